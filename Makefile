@@ -10,7 +10,7 @@ KUBERNETES ?= $(NEWEST)
 PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
-PROCESSES ?= 4
+PROCESSES ?= 5
 HUGE ?= 100
 WORKLOADS ?= 5000
 CLUSTERS ?= 1000
@@ -20,9 +20,11 @@ PUBLICATIONS ?= 60
 GATED ?= 20000
 # Layouts, IPv6 and leftovers do not depend on the release: an older one runs the story alone.
 E2E = verify/e2e$(if $(filter $(NEWEST),$(KUBERNETES)),,/e2e_story.py)
+# Each file has a cluster of its own, and waits for it most of the time. With LANES, figures are printed at the end.
+E2E_OUTPUT = $(if $(LANES),--numprocesses $(LANES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -rP,-s)
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room make-room-cost fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler contended pool live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
+.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room what-if dra make-room-cost defragment-cost pictures fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler kueue contended pool live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -31,9 +33,10 @@ demo: .venv/ready ## Show in a sandbox how a refused pod is relaunched
 	@$(BIN)/topomend demo
 
 # The tests start the programs hundreds of times: where no bytecode may be written, each start compiles them.
+# API servers take most of the CPU time, a fifth of theirs to collect garbage: with GOGC=200 half as often.
 # A process that dies ends the run: pytest-xdist 3.8 would hang once it has replaced it (its issue 1378).
 test: .venv/ready ## Run all tests but those of the night, in PROCESSES processes
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20
+	@env -u PYTHONDONTWRITEBYTECODE GOGC=200 $(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20
 
 check: .venv/ready ## Check style, types and imports between rooms
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py must not exist: it would hide Python's own operator module"; exit 1; }
@@ -73,8 +76,20 @@ check-cost: .venv/ready ## Measure how long kubectl numa check takes on 100 and 
 make-room: .venv/ready ## Compare the advice of make-room with every set of pods, and carry it out on real kubelets
 	@$(BIN)/python -m verify.room
 
+what-if: .venv/ready ## Switch real kubelets to other policies 200 times, and compare what they refuse with what-if
+	@$(BIN)/python -m verify.what_if
+
+dra: .venv/ready ## Run 1,000 random pods with claims on real kubelets, and compare their told alignment with kubelets and claims
+	@$(BIN)/python -m verify.dra
+
 make-room-cost: .venv/ready ## Measure how long kubectl numa make-room takes on 1,000 nodes
 	@$(BIN)/python -m verify.bench.make_room_cost
+
+defragment-cost: .venv/ready ## Measure how long kubectl numa defragment takes on 1,000 nodes
+	@$(BIN)/python -m verify.bench.defragment_cost
+
+pictures: .venv/ready ## Look at every picture in Chromium, light and dark: axe, requests, keyboard, sizes; screenshots in build/pictures
+	@$(BIN)/python -m verify.pictures
 
 fragmentation: .venv/ready ## Compare the fragmentation of 200 random clusters with the share of probe pods that kubelets refuse
 	@$(BIN)/python -m verify.fragmentation
@@ -127,6 +142,9 @@ preemption-differential: .venv/ready ## Fill CLUSTERS random clusters on a real 
 autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; builds Karpenter's kwok provider once)
 	@$(BIN)/python -m verify.autoscaler
 
+kueue: .venv/ready ## Run 200 Jobs through a real Kueue onto real kubelets, without and with the check numa-fit (builds Kueue once)
+	@$(BIN)/python -m verify.kueue
+
 contended: .venv/ready ## Compare waiting times under the plain scheduler, under topomend and at best; measure how long pods stay gated
 	@$(BIN)/python -m verify.contended
 	@$(BIN)/python -m verify.contended.hold
@@ -149,9 +167,9 @@ verify: .venv/ready ## Run all that takes too long for each change, a night long
 vm-test: .venv/ready ## Run the image on a NUMA machine emulated by QEMU: compare containers with their NodeTopology, change devices
 	@$(BIN)/pytest -s --timeout 3600 verify/vm/containers_on_qemu.py verify/vm/on_qemu.py
 
-e2e: .venv/ready ## Build the image, install it from deploy/ on release KUBERNETES, with containerd and runc, and use it (as root)
+e2e: .venv/ready ## Build the image, install it from deploy/ on release KUBERNETES, with containerd and runc, and use it (as root); optional: LANES (clusters at a time)
 	@$(BIN)/python -m verify.e2e $(KUBERNETES)
-	@TOPOMEND_KUBERNETES=$(KUBERNETES) $(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' $(E2E)
+	@TOPOMEND_KUBERNETES=$(KUBERNETES) $(BIN)/pytest $(E2E_OUTPUT) --timeout 1800 -o python_files='e2e_*.py' $(E2E)
 
 upgrade-test: .venv/ready ## Upgrade a cluster from an earlier commit, operators first and agents first, while pods wait (as root)
 	@$(BIN)/python -m verify.e2e
@@ -169,26 +187,29 @@ soak: .venv/ready ## Kill the operator KILLS times while it relaunches pods: no 
 mutants: .venv/ready ## Break each rule of replay in turn: the tests must fail; optional: ONLY (a file), EACH, PART (2/20), LIMIT (minutes)
 	@$(BIN)/python -m verify.mutants $(if $(ONLY),--only=$(ONLY)) $(if $(EACH),--each=$(EACH)) $(if $(PART),--part=$(PART)) $(if $(LIMIT),--minutes=$(LIMIT))
 
-generate: .venv/ready ## Write the version where files have it; regenerate gRPC stubs, alerts and board, manifests, the chart and the reference
+generate: .venv/ready ## Write the version where files have it; regenerate gRPC stubs, alerts and board, manifests, schemas, the chart, the reference and its pictures
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --python_out=operator --mypy_out=operator operator/topomend/discover/podresources.proto
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=operator --grpc_python_out=operator --mypy_out=operator --mypy_grpc_out=operator \
-	  operator/topomend/sandbox/deviceplugin.proto operator/topomend/sandbox/dra.proto \
-	  operator/topomend/sandbox/pluginregistration.proto
+	  operator/topomend/sandbox/devices/deviceplugin.proto operator/topomend/sandbox/devices/dra.proto \
+	  operator/topomend/sandbox/devices/pluginregistration.proto
 	@$(BIN)/python -m deploy.release.version
 	@$(BIN)/python -m deploy.watch
 	@$(BIN)/python -m deploy.manifests > deploy/install.yaml
+	@$(BIN)/python -m deploy.editor_schemas
 	@$(BIN)/python -m deploy.helm
 	@$(BIN)/python -m verify.reference > docs/reference.md
 	@$(BIN)/python -m verify.reference.alerts > docs/reference/alerts.md
 	@$(BIN)/python -m verify.reference.checks > docs/reference/checks.md
 	@$(BIN)/python -m verify.reference.machines > docs/reference/machines.md
+	@$(BIN)/python -m verify.pictures.examples docs/pictures
 
 lock: .venv/ready ## Update and pin the dependencies
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade pyproject.toml --extra sandbox --group dev --output-file requirements/dev.lock
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --output-file requirements/runtime.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade pyproject.toml --all-extras --group dev --output-file requirements/dev.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --extra operator --output-file requirements/runtime.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --output-file requirements/core.lock
 	@mkdir -p build
 	@awk '/^[^ ]/ { skipped = /^cryptography==/ } !skipped' requirements/dev.lock > build/plugin-constraints.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.14 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint build/plugin-constraints.txt requirements/plugin.in --output-file requirements/plugin.lock

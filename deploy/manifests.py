@@ -31,12 +31,12 @@ def files(folder: Path) -> Iterator[Path]:
 
 def objects(folder: Path = DEPLOY) -> list[dict[str, Any]]:
     """The objects that ``folder`` installs, before any patch of an overlay."""
-    return [document for path in files(folder) for document in yaml.safe_load_all(path.read_text())]
+    return [document for path in files(folder) for document in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)]
 
 
 def crd_schema(plural: str) -> dict[str, Any]:
     """The OpenAPI schema of one of our kinds."""
-    definition = yaml.safe_load((CRDS / f"topomend.io_{plural}.yaml").read_text())
+    definition = yaml.load((CRDS / f"topomend.io_{plural}.yaml").read_text(), Loader=yaml.CSafeLoader)
     schema: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 

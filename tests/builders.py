@@ -24,14 +24,15 @@ from typing import Any
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.model.bitmask import parse_id_list
-from topomend.model.cluster import HOSTNAME_LABEL, Node, WatchedPod
 from topomend.model.condition import Condition, Summary
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.machine import Hardware
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.nodes.node import HOSTNAME_LABEL, Node
+from topomend.model.nodes.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.quantity import parse_quantity, value
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.wire.group import FIT_GATE
 from topomend.wire.published.node_topology import node_topology, status_of

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,7 +33,7 @@ from topomend.kube.client import (
 )
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.model.condition import Summary
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.group import (
@@ -44,7 +45,7 @@ from topomend.wire.group import (
     STEERING,
     STEERING_NAME,
 )
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 from topomend.wire.published.node_topology import node_topology, status_of
 
 ROOT = Path(__file__).parents[1]
@@ -238,7 +239,10 @@ class Cluster:
             self.publish(replace(state, pods=(), memory=None))
 
     def remove_all(self) -> None:
-        """Remove every pod and record."""
+        """Remove every pod and record. What fails while the machine stands still is tried again: tests come after."""
+        eventually("all pods to be gone", self._has_no_pods_after_removal)
+
+    def _has_no_pods_after_removal(self) -> bool:
         for content in self.pods():
             metadata = content["metadata"]
             if metadata.get("finalizers"):
@@ -250,7 +254,7 @@ class Cluster:
                 self._unfinalize(RELAUNCHES, metadata)
             with suppress(NotFound):
                 self.client.delete(RELAUNCHES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
-        eventually("all pods to be gone", lambda: not self.pods())
+        return not self.pods()
 
     def _unfinalize(self, resource: Resource, metadata: dict[str, Any]) -> None:
         with suppress(NotFound):  # the controller of its finalizer was faster
@@ -392,16 +396,30 @@ def shown(cluster: Cluster, node: str) -> set[str]:
 @contextmanager
 def served(client: Client, definitions: Sequence[dict[str, Any]], resource: Resource) -> Iterator[None]:
     """These kinds are installed, and gone afterwards; ``resource`` is the one that is waited for."""
-    made = [client.create(CRDS, definition) for definition in definitions]
-    eventually("the kind to be served", lambda: client.list(resource))
-    yield
-    for definition in made:
-        client.delete(CRDS, definition["metadata"]["name"], uid=definition["metadata"]["uid"])
+    made = list[dict[str, Any]]()
+    try:
+        for definition in definitions:
+            made.append(client.create(CRDS, definition))
+        eventually("the kind to be served", lambda: client.list(resource))
+        yield
+    finally:
+        for definition in made:
+            client.delete(CRDS, definition["metadata"]["name"], uid=definition["metadata"]["uid"])
+        # The API server looks every five seconds whether the last object of a kind is gone.
+        for definition in made:
+            eventually("a kind to be gone", partial(_is_gone, client, CRDS, definition["metadata"]["name"]), 60)
+        eventually("the kind to be served no more", partial(_is_unserved, client, resource))
 
-    def is_gone() -> bool:
-        with suppress(NotFound):
-            client.list(resource)
-            return False
-        return True
 
-    eventually("the kind to be gone", is_gone)
+def _is_gone(client: Client, resource: Resource, name: str) -> bool:
+    with suppress(NotFound):
+        client.get(resource, name)
+        return False
+    return True
+
+
+def _is_unserved(client: Client, resource: Resource) -> bool:
+    with suppress(NotFound):
+        client.list(resource)
+        return False
+    return True

@@ -1,7 +1,8 @@
 """What tests of several rooms share: two sandboxes for the whole run, the operator, the order of the tests."""
 
+import gc
 import subprocess
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.clusters import Cluster, agents_on, brake_on, two_node_cluster
 from tests.kills import traced
 from tests.operator_process import Operator
+from tests.order import in_turn
 from tests.seeds import SEED
 
 from topomend.sandbox import NodeSpec, Sandbox
@@ -26,6 +28,20 @@ def pytest_report_header() -> str:
 
 
 _killer_of = pytest.StashKey[Callable[[int], str]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Have Python look for garbage among what tests make, not in the ten thousand tests themselves.
+
+    They stay until the end, and each look through all of them takes longer than most tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,27 +68,22 @@ def pytest_testnodedown(node: Any, error: object | None) -> None:
 
 
 SHARED = ("two_nodes", "cluster", "lopsided")
-"""The fixtures that many modules share, the slowest to start and to use first."""
+"""The fixtures that many modules share."""
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one sandbox in one process and in one go, the longest groups first.
+    """Keep the tests of one sandbox in one process and in one go, in the order of ``tests/order.py``.
 
     Else several processes (``make test``) would start it, and the last of them would still run when all others have
     ended.
     """
+    groups = dict[str, list[pytest.Item]]()
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group_of(item)))
-    items.sort(key=_place)
-
-
-def _place(item: pytest.Item) -> int:
-    """Shared sandboxes come first, then modules with one of their own, and what needs none at the end."""
-    fixture = _shared_fixture(item)
-    if fixture:
-        return SHARED.index(fixture)
-    return len(SHARED) + (item.get_closest_marker("cluster") is None)
+        groups.setdefault(_group_of(item), []).append(item)
+    waits = {name: any(item.get_closest_marker("cluster") for item in group) for name, group in groups.items()}
+    items[:] = [item for name in in_turn(waits) for item in groups[name]]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -144,11 +155,19 @@ def fragmented(two_nodes: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def start_operator(two_nodes: Cluster, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
-    """Start the operator, against the API server or whatever ``kubeconfig`` names; ended with the test."""
+    """Start the operator, against the API server or whatever ``kubeconfig`` names; ended with the test.
+
+    ``constants`` as in ``Operator``.
+    """
     started: list[Operator] = []
 
-    def start(*flags: str, kubeconfig: Path = two_nodes.sandbox.kubeconfig, module: str = "") -> Operator:
-        started.append(Operator(kubeconfig, tmp_path / f"operator-{len(started)}.log", *flags, module=module))
+    def start(
+        *flags: str,
+        kubeconfig: Path = two_nodes.sandbox.kubeconfig,
+        constants: Mapping[str, float] | None = None,
+    ) -> Operator:
+        log = tmp_path / f"operator-{len(started)}.log"
+        started.append(Operator(kubeconfig, log, *flags, constants=constants))
         return started[-1]
 
     yield start

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.builders import kubelet_settings, node_state
 
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 
 OPTIONS = "prefer-closest-numa-nodes=true max-allowable-numa-nodes=64"
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topomend.kube.client import READ_SECONDS, Client
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
+from topomend.kube.pool import Answer
 
 Intercept = Callable[[str, str], None]
 """Gets the method and the target (path and query) of a request; an error that it raises is the request's."""
@@ -30,7 +28,7 @@ class Intercepted(Client):
         *,
         seconds: float = READ_SECONDS,
         accept: str = "application/json",
-    ) -> Iterator["BaseHTTPResponse"]:
+    ) -> Iterator[Answer]:
         self.intercept(method, target)
         with super()._answer(method, target, body, content_type, seconds=seconds, accept=accept) as response:
             yield response

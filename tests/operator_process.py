@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from multiprocessing import connection, get_context
 from pathlib import Path
 
@@ -32,8 +33,11 @@ _lock = threading.Lock()
 class OperatorProcess:
     """One operator process, from its start on. Its methods are named as in ``subprocess.Popen``."""
 
-    def __init__(self, kubeconfig: Path, log: Path, flags: Iterable[str]) -> None:
-        self._process = _server.Process(target=_run, args=(kubeconfig, log, tuple(flags)), daemon=True)
+    def __init__(
+        self, kubeconfig: Path, log: Path, flags: Iterable[str], constants: Mapping[str, float] | None = None
+    ) -> None:
+        arguments = (kubeconfig, log, tuple(flags), dict(constants or {}))
+        self._process = _server.Process(target=_run, args=arguments, daemon=True)
         with _lock:
             self._process.start()
 
@@ -60,21 +64,41 @@ class OperatorProcess:
         return code
 
 
-def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...]) -> None:
+def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...], constants: Mapping[str, float]) -> None:
     os.environ["KUBECONFIG"] = str(kubeconfig)
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(written, 1)
     os.dup2(written, 2)
+    for path, value in constants.items():
+        _replace(path, value)
     topomend(["operator", *flags])
 
 
-class Operator:
-    """The real operator process, or one started by ``module``. Its log is kept for the test to read."""
+def _replace(path: str, value: float) -> None:
+    """Give a constant another value. Raises AttributeError where its module has none of that name."""
+    module, _, name = path.rpartition(".")
+    found = import_module(f"topomend.{module}")
+    getattr(found, name)
+    setattr(found, name, value)
 
-    def __init__(self, kubeconfig: Path, log: Path, *flags: str, module: str = "") -> None:
+
+class Operator:
+    """The real operator process, or one started by ``module``. Its log is kept for the test to read.
+
+    ``constants`` are those of topomend's modules that have another value there, by their paths without the first part,
+    such as ``{"reconcile.refused.brake.QUIET_SECONDS": 2.0}``: nobody waits for the product's own minutes.
+    """
+
+    def __init__(
+        self, kubeconfig: Path, log: Path, *flags: str, module: str = "", constants: Mapping[str, float] | None = None
+    ) -> None:
         self.log = log
         log.touch()
-        self.process = _of_module(module, kubeconfig, log, flags) if module else OperatorProcess(kubeconfig, log, flags)
+        self.process: subprocess.Popen[bytes] | OperatorProcess
+        if module:
+            self.process = _of_module(module, kubeconfig, log, flags)
+        else:
+            self.process = OperatorProcess(kubeconfig, log, flags, constants)
 
     def text(self) -> str:
         return self.log.read_text()
@@ -86,11 +110,11 @@ class Operator:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(stretched(10))
+        self.process.wait(stretched(60))
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(stretched(15))
+        return self.process.wait(stretched(60))
 
 
 def _of_module(module: str, kubeconfig: Path, log: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:

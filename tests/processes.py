@@ -13,7 +13,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """
     process.terminate()
     try:
-        process.wait(stretched(15))
+        process.wait(stretched(60))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGABRT)
         process.wait()

@@ -5,9 +5,9 @@ from typing import Any
 from tests.clusters import NODE_A, Cluster, pod
 from tests.waiting import eventually
 
-from topomend.model.cluster import WatchedPod
-from topomend.wire.cluster import read_watched_pod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.group import FIT_GATE
+from topomend.wire.pods.scheduling import read_watched_pod
 
 TOO_MANY = 5
 """CPUs that no NUMA node of the two nodes has."""

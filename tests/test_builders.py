@@ -3,7 +3,7 @@
 import pytest
 from tests.builders import guaranteed_pod, node_state, node_topology_object, pod, pod_manifest, running
 
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 from topomend.wire.published.node_topology import read_node_topology
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import topomend
 
-PURE = ("alignment", "base", "cache", "check", "decide", "explain", "model", "replay", "selftest", "wire")
+PURE = ("alignment", "base", "cache", "check", "decide", "explain", "model", "picture", "replay", "selftest", "wire")
 
 REMEMBERED = {
+    "model/quantity.py: _parsed": "by a text of at most 90 characters",
     "replay/cpu/topology.py: _topology": "the CPUs of some cores, which thousands of machines have alike",
     "replay/devices/manager.py: numa_mask": "the mask of some NUMA ids",
     "replay/fast_path/admission.py: shape_of": "one object for pods of one kind; a second one only costs answers",
@@ -17,6 +18,7 @@ REMEMBERED = {
     "replay/startup/feature_gates.py: known_in": "a table of the source, read",
     "replay/topology/merge.py: _by_width": "all masks of so many NUMA nodes in order",
     "replay/topology/search.py: _submasks": "all masks within one in order",
+    "wire/devices/device_selector.py: _understood": "by an expression of at most 1,000 characters",
 }
 """Functions of values alone whose last answers Python's own cache remembers. It locks itself."""
 
@@ -26,15 +28,17 @@ WITHOUT_LIMIT = {
     "alignment/pinning.py: why_shared_cpus: CPUManager": "what a container requests takes no search",
     "decide/bind_order.py: _fit_one_numa_node: FastAdmission": "the outcome is read from the free amounts",
     "decide/bind_order.py: _orders: FastAdmission": "the shape of a pod takes no search",
-    "decide/feasibility.py: kind_of: question_about": "nobody is asked",
-    "decide/queue/room.py: _hosts: admission_of": "the plugin asks, for one user",
-    "decide/queue/room.py: _hosts: FastAdmission": "the plugin asks, for one user",
+    "decide/diagnosis/feasibility.py: kind_of: question_about": "nobody is asked",
+    "decide/simulation/history.py: come: question_about": "the plugin asks, for one user",
+    "decide/queue/room.py: room_on: admission_of": "the plugin asks, for one user",
+    "decide/queue/room.py: candidates: FastAdmission": "the plugin asks, for one user",
     "decide/queue/room.py: room: admit": "the plugin asks, for one user",
-    "decide/totals.py: ask_with_totals: admit": "the plugin asks, for one user",
-    "decide/what_if.py: ask: admit": "the plugin asks, for one user",
-    "decide/what_if.py: place: diagnose": "the plugin asks, for one user",
+    "decide/diagnosis/totals.py: ask_with_totals: admit": "the plugin asks, for one user",
+    "decide/simulation/what_if.py: ask: admit": "the plugin asks, for one user",
+    "decide/simulation/what_if.py: place: diagnose": "the plugin asks, for one user",
     "explain/pinned_memory.py: _fits: least_width": "the steps of its search are bounded",
     "explain/pinned_memory.py: memory_before: providers_of": "the steps of its search are bounded",
+    "explain/remedy.py: remedy_in: remedy_of": "the commands simulate, and users of the library",
     "explain/refused_merge.py: _cause_of_memory: least_width": "the steps of its search are bounded",
     "explain/refused_merge.py: _holds: least_width": "the steps of its search are bounded",
     "reconcile/placement/reservations.py: _decide: decide": _ANOTHER,
@@ -42,7 +46,7 @@ WITHOUT_LIMIT = {
     "reconcile/placement/reservations.py: choose_for_all: decide": _ANOTHER,
     "replay/admission.py: release: providers_of": "the end of a pod takes no search",
     "replay/cpu/assignment.py: _take_distributed: Strategy": _ANOTHER,
-    "replay/cpu/static.py: _strategy: Strategy": _ANOTHER,
+    "replay/cpu/static.py: rules_of: Strategy": _ANOTHER,
     "replay/cpu/static.py: _take_reserved: take": "a kubelet chooses the CPUs for the system once, as it starts",
     "replay/lifecycle/allocation_manager.py: can_admit_pod: admit": "the commands simulate",
     "replay/resize.py: _admitted_again: admit": "the commands simulate",

@@ -3,14 +3,42 @@
 from itertools import count
 
 import pytest
-from tests.waiting import TimedOut, consistently, eventually
+from tests import waiting
+from tests.clock import Clock
+from tests.waiting import (
+    LONGEST_STALL_SECONDS,
+    TICK_SECONDS,
+    TimedOut,
+    _Stalls,
+    _until_next_look,
+    consistently,
+    eventually,
+)
 
 from topomend.kube.errors import Unanswered
+
+
+class Time(Clock):
+    """Python's time by a clock that goes on by what is slept, and by stalls."""
+
+    monotonic, sleep = Clock.__call__, Clock.advance
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    made = Time()
+    monkeypatch.setattr(waiting, "time", made)
+    monkeypatch.setattr(waiting, "stretched", lambda seconds: seconds)
+    return made
 
 
 def test_the_first_true_answer_is_returned() -> None:
     answers = count()
     assert eventually("three looks", lambda: max(0, next(answers) - 2), poll=0) == 1
+
+
+def test_looks_become_fewer_as_a_wait_lasts() -> None:
+    assert [_until_next_look(waited) for waited in (0.0, 1.0, 2.0, 4.0, 100.0)] == [0.05, 0.05, 0.1, 0.2, 0.2]
 
 
 def test_an_api_that_does_not_answer_yet_is_waited_for_and_named_at_the_end() -> None:
@@ -30,3 +58,29 @@ def test_what_changes_once_does_not_stay() -> None:
     answers = iter([True, True, False])
     with pytest.raises(TimedOut, match="the pod did not stay so"):
         consistently("the pod", lambda: next(answers), 30.0, poll=0)
+
+
+def test_a_machine_that_stands_still_takes_no_time_from_a_wait(clock: Time) -> None:
+    """The first look takes all the seconds; what is waited for needs some after them."""
+
+    def comes_after_fifteen() -> bool:
+        if clock.now == 1000.0:
+            clock.now += 12.0
+        return clock.now >= 1015.0
+
+    assert eventually("it", comes_after_fifteen, seconds=10.0)
+
+
+def test_a_server_that_hangs_is_not_waited_for_without_an_end(clock: Time) -> None:
+    with pytest.raises(TimedOut):
+        eventually("it", lambda: clock.sleep(15.0), seconds=10.0)
+    assert clock.now <= 1000.0 + 10.0 + LONGEST_STALL_SECONDS + 2 * 15.0 + 1.0
+
+
+def test_seconds_in_which_nothing_ran_are_not_counted(clock: Time) -> None:
+    stalls = _Stalls()
+    stalls._ticked = clock.now  # as its thread leaves it, which has not woken since
+    clock.now += TICK_SECONDS + 0.1
+    assert stalls.seconds() == 0.0
+    clock.now += 10.0
+    assert stalls.seconds() == pytest.approx(10.1)

@@ -6,11 +6,11 @@ from tests.clusters import Cluster, pod
 from tests.waiting import eventually
 
 from topomend.kube.client import PODS
-from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.relaunch import manifest
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import FIT_GATE
+from topomend.wire.pods.scheduling import read_watched_pod
 
 NOWHERE = "nowhere"
 """The hostname that they were narrowed to, which no node has until a test gives it to one."""

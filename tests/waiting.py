@@ -4,10 +4,12 @@ A test says how long something may take on a machine with time to spare. A busy 
 
 What another thread, process or API server does meanwhile is no assertion after ``eventually``, but part of what is
 waited for. That something is quick is shown by what it does without: a number of looks, the order of versions or
-requests, a rival that is held for good. A bound of seconds is left where nothing else can tell.
+requests, a rival that is held for good. A bound of seconds is left where nothing else can tell, and ``awake`` counts
+those: a machine stands still for seconds at times, which says nothing of what is tried on it.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,6 +17,14 @@ from typing import TypeVar
 from topomend.kube.errors import APIError
 
 POLL_SECONDS = 0.05
+LONGEST_POLL_SECONDS, POLLED_PART = 0.2, 0.05
+"""Whoever has waited long looks less often, up to these seconds, and learns at most this part of the wait too late: the
+looks of all tests are a third of the processor time that tests and API servers take."""
+LOOK_SECONDS, LONGEST_STALL_SECONDS = 1.0, 30.0
+"""A look and the pause after it that take longer than the former are taken for a machine that stands still. A wait is
+longer by as much, at most by the latter: a server that hangs must not be waited for without an end."""
+TICK_SECONDS, LATE_SECONDS = 0.05, 0.5
+"""How often ``awake`` looks whether the machine stands still, and how late a look may be on one that does not."""
 MAX_SHOWN = 500
 """How many characters of the last answer a failure shows."""
 
@@ -30,17 +40,60 @@ def stretched(seconds: float) -> float:
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+class _Stalls:
+    """The seconds in which nothing of this process ran, which a thread counts from the first question on."""
+
+    def __init__(self) -> None:
+        self._counted = 0.0
+        self._ticked = 0.0
+        self._lock = threading.Lock()
+
+    def seconds(self) -> float:
+        """Those so far, with a stall that the thread has not woken from yet."""
+        with self._lock:
+            if not self._ticked:
+                self._ticked = time.monotonic()
+                threading.Thread(target=self._tick, name="stalls", daemon=True).start()
+            return self._counted + self._late(time.monotonic())
+
+    def _tick(self) -> None:
+        while True:
+            time.sleep(TICK_SECONDS)
+            with self._lock:
+                now = time.monotonic()
+                self._counted += self._late(now)
+                self._ticked = now
+
+    def _late(self, now: float) -> float:
+        late = now - self._ticked - TICK_SECONDS
+        return late if late > LATE_SECONDS else 0.0
+
+
+_stalls = _Stalls()
+
+
+def awake() -> float:
+    """Seconds of the monotonic clock without those in which the machine stood still, by which promises are measured."""
+    return time.monotonic() - _stalls.seconds()
+
+
 def eventually(
-    goal: str, condition: Callable[[], Answer | None], seconds: float = 30.0, *, poll: float = POLL_SECONDS
+    goal: str, condition: Callable[[], Answer | None], seconds: float = 30.0, *, poll: float | None = None
 ) -> Answer:
     """Wait until ``condition`` is true and return its value. ``goal`` completes "waited for".
 
+    ``poll`` is the seconds between two looks where a state may be short; by default they grow with the wait.
+
     An APIError counts as "not yet": the object may not exist yet, or the server may not answer yet. Raises TimedOut
-    after ``seconds``, more on a busy machine.
+    after ``seconds``, more on a machine that is busy or stands still meanwhile.
     """
-    start = time.monotonic()
+    start = looked = time.monotonic()
+    stalled = 0.0
     while True:
-        is_last = time.monotonic() - start >= stretched(seconds)
+        now = time.monotonic()
+        stalled += max(0.0, now - looked - LOOK_SECONDS)
+        looked, waited = now, now - start
+        is_last = waited >= stretched(seconds) + min(stalled, LONGEST_STALL_SECONDS)
         last: object
         try:
             if answer := condition():
@@ -50,7 +103,11 @@ def eventually(
             last = error
         if is_last:
             raise TimedOut(f"waited {time.monotonic() - start:.0f} s for {goal}; last: {_shown(last)}")
-        time.sleep(poll)
+        time.sleep(_until_next_look(waited) if poll is None else poll)
+
+
+def _until_next_look(waited: float) -> float:
+    return min(max(POLL_SECONDS, waited * POLLED_PART), LONGEST_POLL_SECONDS)
 
 
 def consistently(state: str, condition: Callable[[], object], seconds: float, *, poll: float = POLL_SECONDS) -> None:

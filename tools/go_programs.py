@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from topomend.sandbox.build import cache_key, locked
 from topomend.sandbox.layout import cache_folder
-from topomend.sandbox.toolchain import ENVIRONMENT, find_go, run_go
+from topomend.sandbox.releases.build import cache_key, locked
+from topomend.sandbox.releases.toolchain import ENVIRONMENT, find_go, run_go
 
 
 class NotBuilt(RuntimeError):

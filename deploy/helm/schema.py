@@ -25,7 +25,18 @@ NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 SET_BY_THE_CHART = {
     *("mode", "health_address", "metrics_address", "namespace", "service_account", "webhook_address"),
-    *("gating_service", "startup_taint", "placeholders", "leader_elect", "identity", "pod_name", "pod_uid"),
+    *(
+        "gating_service",
+        "startup_taint",
+        "placeholders",
+        "claims",
+        "defragment",
+        "kueue",
+        "leader_elect",
+        "identity",
+        "pod_name",
+        "pod_uid",
+    ),
 }
 """Settings of the operator that its manifest or another value has."""
 
@@ -96,7 +107,10 @@ def _tree() -> Mapping[str, Any]:
         "imagePullSecrets": _list("V1LocalObjectReference"),
         "mode": _choice(RELAUNCH, OBSERVE),
         "gating": {name: _boolean() for name in ("enabled", "steer", "brake", "creator", "changes")},
-        **dict.fromkeys(("preemption", "scaleUp", "volumes", "placeholders", "startupTaint"), switch),
+        **dict.fromkeys(
+            ("preemption", "scaleUp", "volumes", "placeholders", "startupTaint", "claims", "defragment", "kueue"),
+            switch,
+        ),
         **dict.fromkeys(("nodeResourceTopology", "nodeFeatures", "openshift", "networkPolicy"), switch),
         "kubelet": {
             "layout": _choice("", *LAYOUTS),

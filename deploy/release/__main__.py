@@ -43,9 +43,9 @@ def make(order: Order, folder: Path) -> list[Path]:
     Raises build.Failed, Invalid, NotBuilt, NotPacked, SandboxUnavailable, Unavailable, Unsafe.
     """
     epoch = order.recipe.inputs.commit.epoch
-    _say("wheel, sdist and chart")
+    _say("wheels, sdist and chart")
     made = [*packages.python_packages(folder, epoch), packages.chart_package(folder, epoch)]
-    wheel = next(path for path in made if path.suffix == ".whl")
+    wheel = next(path for path in made if path.match("topomend-*.whl"))
     _say("the licences of the plugin's libraries")
     parts = plugin.Parts(Pythons.download(), licences.texts(order.recipe), wheel)
     for platform in PLATFORMS:

@@ -1,4 +1,4 @@
-"""The wheel, the sdist and the chart's package, the same from the same commit."""
+"""The wheels, the sdist and the chart's package, the same from the same commit."""
 
 import os
 import subprocess
@@ -22,13 +22,19 @@ from tools.chart import programs as chart
 
 
 def python_packages(folder: Path, epoch: int) -> list[Path]:
-    """Write the sdist and the wheel to ``folder``; hatchling gives their files the time ``epoch``. Raises NotPacked."""
+    """Write the sdist and the wheel, and the wheel of ``topomend-sandbox``, to ``folder``. Raises NotPacked.
+
+    hatchling gives their files the time ``epoch``.
+    """
     before = set(folder.iterdir())
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
     environment = os.environ | {"SOURCE_DATE_EPOCH": str(epoch)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotPacked(f"hatchling cannot build the packages: {(done.stderr or done.stdout).strip()[-1500:]}")
+    for project, options in ((ROOT, ()), (ROOT / "sandbox", ("--target", "wheel"))):
+        done = subprocess.run(
+            [*command, *options], cwd=project, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise NotPacked(f"hatchling cannot build the packages: {(done.stderr or done.stdout).strip()[-1500:]}")
     return sorted(set(folder.iterdir()) - before)
 
 

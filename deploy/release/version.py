@@ -18,11 +18,11 @@ VERSION = r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?"
 
 _PLACES = re.compile(
     rf"(topomend:v|app\.kubernetes\.io/version: v|newTag: v|placeholder: v|^ARG VERSION=v|^appVersion: v|^version: |"
-    rf"^Version |/topomend-|/kubectl-numa-v){VERSION}(?![\w.])",
+    rf"^version = \"|\"topomend==|^Version |/topomend-|/kubectl-numa-v){VERSION}(?![\w.])",
     re.MULTILINE,
 )
 
-SEARCHED = ("*.md", "*.yaml", "*.yml", "Dockerfile")
+SEARCHED = ("*.md", "*.yaml", "*.yml", "Dockerfile", "sandbox/pyproject.toml")
 KEPT = ("CHANGELOG.md", "tests/*", "docs/decisions/*")
 """What tells of earlier versions."""
 

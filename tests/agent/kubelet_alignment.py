@@ -8,7 +8,7 @@ from tests.agent.kubelet_allocations import Container
 from topomend.alignment.container import align
 from topomend.model.bitmask import CPUSet, members, parse_id_list
 from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 
 Alignments = Mapping[tuple[str, str], tuple[str, frozenset[int]]]
 """By pod and container, the alignment and the NUMA nodes in use."""

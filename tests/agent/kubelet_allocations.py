@@ -5,7 +5,7 @@ Everything is put as the NodeTopology puts it, so that both can be compared as t
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,16 +39,33 @@ class PodResources:
 
     def holdings(self) -> Holdings:
         """Every active pod, those that hold nothing with no container. Init containers are not told."""
-        answer = self._list(messages.ListPodResourcesRequest(), timeout=10)
+        answer = self._list(messages.ListPodResourcesRequest(), timeout=60)
         return {
             pod.name: _holding((container.name, _of_list(container)) for container in pod.containers)
             for pod in answer.pod_resources
+        }
+
+    def claims(self) -> dict[tuple[str, str], set[tuple[str, str, str]]]:
+        """By pod and container, the devices of its claims: claim, driver and device."""
+        answer = self._list(messages.ListPodResourcesRequest(), timeout=60)
+        return {
+            (pod.name, container.name): set(_claimed(container))
+            for pod in answer.pod_resources
+            for container in pod.containers
+            if container.dynamic_resources
         }
 
     def close(self) -> None:
         """End the connection."""
         self._channel.close()
         os.close(self._folder)
+
+
+def _claimed(container: messages.ContainerResources) -> Iterator[tuple[str, str, str]]:
+    for content in container.dynamic_resources:
+        claim = messages.DynamicResource.FromString(content)
+        for resource in map(messages.ClaimResource.FromString, claim.claim_resources):
+            yield claim.claim_name, resource.driver_name, resource.device_name
 
 
 def _of_list(container: messages.ContainerResources) -> Container:

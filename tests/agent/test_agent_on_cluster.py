@@ -20,11 +20,11 @@ import topomend
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Resource, connect
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.model.condition import Condition
-from topomend.model.node_state import NodeState, PodAllocation
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.node_state import NodeState, PodAllocation
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.sandbox import Sandbox
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster
@@ -140,11 +140,11 @@ def running(
         yield process
     finally:
         process.terminate()
-        assert process.wait(timeout=stretched(10)) == 0
+        assert process.wait(timeout=stretched(60)) == 0
 
 
 def publish_once(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> int:
-    return agent(sandbox, node, "--once", *flags, state=state).wait(timeout=stretched(30))
+    return agent(sandbox, node, "--once", *flags, state=state).wait(timeout=stretched(60))
 
 
 def container(name: str, **limits: str) -> dict[str, Any]:
@@ -254,4 +254,4 @@ def test_an_object_that_was_deleted_is_published_again(cluster: Sandbox, kuberne
 def test_sigint_ends_the_agent_like_sigterm(cluster: Sandbox, kubernetes: Kubernetes) -> None:
     with running(cluster, kubernetes, "wide") as process:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=stretched(10)) == 0
+        assert process.wait(timeout=stretched(60)) == 0

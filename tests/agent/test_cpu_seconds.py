@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 
 import topomend
 from topomend.agent.cpu_seconds import EXCLUSIVE, MODES, RESERVED, SHARED, CPUSeconds, pools_of, read_times
-from topomend.discover import read_host
+from topomend.discover.host import read_host
 from topomend.model.bitmask import mask_of, members
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.shapes.shape import parse_shape
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -21,10 +21,10 @@ from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, contain
 import topomend
 from topomend.model.bitmask import format_id_list, mask_of
 from topomend.model.machine import Machine, PCIDevice
-from topomend.model.node_state import NodeState
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.shapes.shape import parse_shape
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.machine_files import write_machine
+from topomend.sandbox.node.machine_files import write_machine
 
 pytestmark = [
     pytest.mark.cluster,
@@ -238,7 +238,7 @@ def plugin(bed: Bed, folder: Path, resource: str, devices: dict[str, int]) -> It
     description = folder / "plugin.json"
     description.write_text(json.dumps([document]))
     process = subprocess.Popen(
-        [sys.executable, "-m", "topomend.sandbox.device_plugin", str(description)],
+        [sys.executable, "-m", "topomend.sandbox.devices.device_plugin", str(description)],
         cwd=bed.sandbox.folder,
         env={**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])},
     )
@@ -246,7 +246,7 @@ def plugin(bed: Bed, folder: Path, resource: str, devices: dict[str, int]) -> It
         yield process
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 LATE = {"late-0": 0, "late-1": 1}
@@ -266,7 +266,7 @@ def test_a_device_plugin_that_comes_late_and_dies_is_followed(bed: Bed, tmp_path
             )
             (device,) = allocations[0].ids
             process.kill()
-            process.wait(10)
+            process.wait(60)
             # What is held is shown, though nobody offers it any more; what nobody holds is not.
             until(lambda: bed.devices() == GPUS | {device: False})
             with plugin(bed, tmp_path, "vendor.com/late", LATE):

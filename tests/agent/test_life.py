@@ -28,7 +28,7 @@ from tests.agent.kubelet_allocations import (
     read_state_files,
 )
 from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, running
-from tests.waiting import eventually, stretched
+from tests.waiting import awake, eventually, stretched
 from urllib3.exceptions import HTTPError
 
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
@@ -287,13 +287,13 @@ def _decided(node: Node, name: str) -> float:
 
 def _settle(node: Node, client: Client) -> str:
     """Wait until the kubelet and the publication say the same; how much could be compared."""
-    began = time.monotonic()
+    began = awake()
     while True:
         content = client.get(NODE_TOPOLOGIES, node.name)
         differences, compared = _compare(node, content)
         if not differences:
             return compared
-        if time.monotonic() > began + stretched(SETTLE_SECONDS):
+        if awake() > began + stretched(SETTLE_SECONDS):
             pytest.fail(f"{node.name} after {SETTLE_SECONDS:.0f} s: " + "\n".join(differences))
         time.sleep(0.05)
 

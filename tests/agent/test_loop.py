@@ -12,7 +12,7 @@ from tests.discover.test_kubelet_config import config
 from topomend.agent import AgentSettings, run
 from topomend.agent.loop import DELAYS, _Watcher
 from topomend.kube.errors import TooManyRequests, retry_after
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.publish.publisher import NodeFacts
 from topomend.runtime.backoff import Retry
 

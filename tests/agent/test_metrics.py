@@ -5,9 +5,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from topomend.agent.metrics import Metrics
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
+from topomend.model.shapes.shape import parse_shape
 
 
 def node() -> NodeState:

@@ -19,7 +19,7 @@ from verify.nfd.programs import kinds, master
 
 from topomend.kube.client import NODES, Client, Resource, connect
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night]
 

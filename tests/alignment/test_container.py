@@ -12,7 +12,7 @@ from tests.replay.verdicts import admit_all
 from topomend.alignment.container import Alignment, Tally, align, largest_distance
 from topomend.model.bitmask import mask_of, parse_id_list
 from topomend.model.machine import NUMANode
-from topomend.model.node_state import (
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,

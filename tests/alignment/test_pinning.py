@@ -4,8 +4,8 @@ import pytest
 from tests.builders import node_state, pod
 
 from topomend.alignment.pinning import why_any_memory, why_shared_cpus
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit
 
 NODE = node_state(memory_manager="Static")

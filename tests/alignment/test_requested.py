@@ -28,12 +28,12 @@ from topomend.alignment.requested import (
 from topomend.cache import changes
 from topomend.decide import plan as plans
 from topomend.decide.bind_order import admitted_in_any_order
-from topomend.decide.feasibility import any_node_admits, diagnose, hostnames_without_agent
-from topomend.decide.infeasible import why_infeasible
-from topomend.model.cluster import Placement
+from topomend.decide.diagnosis.feasibility import any_node_admits, diagnose, hostnames_without_agent
+from topomend.decide.diagnosis.infeasible import why_infeasible
 from topomend.model.narrowing import ANYWHERE
-from topomend.model.node_state import NodeState
-from topomend.model.pod import SINGLE_NUMA_NODE, Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import SINGLE_NUMA_NODE, Pod
+from topomend.model.pods.scheduling import Placement
 from topomend.replay.admission import admit
 
 SHAPE = "numa:2 cores:4 memory:8Gi device:vendor.com/gpu@0=1,1=1"

@@ -5,12 +5,20 @@ from dataclasses import replace
 from tests.builders import TWO_NUMA_NODES, node_state, pod
 
 from topomend.alignment.container import Alignment
-from topomend.alignment.running import NODE_NOT_KNOWN, NOT_SHOWN, RunningContainer, judge
+from topomend.alignment.running import (
+    CLAIMS_NOT_KNOWN,
+    NODE_NOT_KNOWN,
+    NOT_SHOWN,
+    Claimed,
+    RunningContainer,
+    judge,
+)
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
-from topomend.model.running_pod import RunningPod
+from topomend.model.devices.claimed_device import ClaimedDevice
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.running_pod import RunningPod
 from topomend.replay.admission import admit
 
 NODE = node_state(TWO_NUMA_NODES, name="n", memory_manager="Static")
@@ -64,3 +72,41 @@ def test_containers_that_do_not_run_are_left_out() -> None:
     two = pod("p", "cpu=100m", "cpu=100m")
     answers = judge(snapshot, [RunningPod(two, "n", frozenset({"c1"}), None)])
     assert [answer.container.name for answer in answers] == ["c1"]
+
+
+def device(driver: str, numa_node: int | None) -> ClaimedDevice:
+    return ClaimedDevice("gpu", "one", driver, "n", f"d-{numa_node}", numa_node)
+
+
+def judged_with(claimed: Claimed, requested: Pod = PINNED) -> RunningContainer:
+    """The judgement of a pod whose container c0 has these devices by claims, and CPUs of NUMA node 0 if PINNED."""
+    snapshot = changes.apply(Snapshot(), changes.Published(admit(NODE, requested)[1], "1", ""))
+    names = frozenset(container.name for container in requested.containers)
+    (container,) = judge(snapshot, [RunningPod(requested, "n", names, None)], {("ns", "p", "c0"): claimed})
+    return container
+
+
+def test_devices_by_claims_count_where_they_are() -> None:
+    def alignment(*numa_nodes: int | None) -> Alignment:
+        return judged_with(Claimed(tuple(device("gpu.com", number) for number in numa_nodes))).aligned.alignment
+
+    assert alignment(0) is Alignment.NUMA_NODE
+    assert alignment(0, 1) is Alignment.SPLIT
+    assert alignment(None) is alignment(9) is Alignment.NUMA_NODE
+    held = judged_with(Claimed((device("gpu.com", 1),))).aligned.allocated[-1]
+    assert (held.resource, held.devices, held.numa_nodes, held.claimed) == ("gpu.com", ("d-1",), 0b10, True)
+
+
+def test_a_container_whose_cpus_a_claim_gave_does_not_share_the_pool() -> None:
+    fraction = pod("p", "request:cpu=500m")
+    assert judged_with(Claimed((device("gpu.com", 1),)), fraction).aligned.alignment is Alignment.FLOATING
+    by_claim = judged_with(Claimed((device("gpu.com", 1), device("dra.cpu", 1))), fraction).aligned
+    assert (by_claim.alignment, by_claim.pool) == (Alignment.NUMA_NODE, 0)
+
+
+def test_a_container_whose_claims_are_not_known_is_unknown() -> None:
+    container = judged_with(Claimed(problem="resource claims cannot be read"))
+    assert container.aligned.alignment is Alignment.UNKNOWN
+    assert [(each.reason, each.message) for each in container.reasons] == [
+        (CLAIMS_NOT_KNOWN, "resource claims cannot be read")
+    ]

@@ -21,7 +21,7 @@ from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.runtime.http.endpoints import CONNECTION_SECONDS, MAX_CONNECTIONS
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 
 __all__ = ["admin"]  # the fixture
 
@@ -36,7 +36,7 @@ def free_address() -> str:
 
 
 def status(address: str, path: str) -> int:
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
         return int(answer.status)
 
 
@@ -140,7 +140,7 @@ def _schema_of(api: API, path: str) -> str:
     request = urllib.request.Request(api.server + path, headers={"Authorization": f"Bearer {api.token}"})  # noqa: S310
     context = ssl.create_default_context(cadata=api.authority)
     try:
-        with urllib.request.urlopen(request, context=context, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:  # noqa: S310
             return str(answer.headers["X-Kubernetes-Pf-Flowschema-Uid"])
     except urllib.error.HTTPError as error:
         with error:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.clusters import NODE_A, NODE_B, Cluster, pod, shown
 from tests.operator_process import Operator
-from tests.waiting import eventually, stretched
+from tests.waiting import awake, eventually, stretched
 
 from topomend.decide.queue.order import PATIENCE_SECONDS
 from topomend.kube.client import NAMESPACES, PODS
@@ -24,7 +24,8 @@ FLOOD, QUIET = "flood", "quiet"
 GATED = int(os.environ.get("TOPOMEND_GATED_PODS", "2000"))
 """Gated pods of one tenant. The operator is made for 20,000."""
 
-SHORT_TURNS = "tests.attacks.operator_with_short_turns"
+SHORT_TURNS = {"replay.effort.TURN_SECONDS": -1.0}
+"""A turn for a pod is over after one node."""
 
 SMALL = 8
 """Pods of one CPU. The small NUMA nodes have room for six of them."""
@@ -72,9 +73,9 @@ def create_all(cluster: Cluster, namespace: str, pods: list[dict[str, Any]]) -> 
 def seconds_to_ungate(cluster: Cluster, name: str) -> float:
     """How long a pod of the quiet tenant stays gated."""
     cluster.create(gated(name, 1), QUIET)
-    created = time.monotonic()
+    created = awake()
     eventually(f"{name} to be ungated", lambda: not cluster.get(name, QUIET)["spec"].get("schedulingGates"), poll=0.01)
-    return time.monotonic() - created
+    return awake() - created
 
 
 def test_thousands_of_gated_pods_of_one_tenant_delay_another_by_less_than_a_second(
@@ -97,7 +98,7 @@ def test_a_pod_that_takes_longer_than_a_turn_is_ungated_after_several(
 ) -> None:
     """As one of hundreds of containers does on thousands of nodes: here a turn is over after each node."""
     eventually("both nodes to be published", lambda: shown(cluster, NODE_A) == shown(cluster, NODE_B) == set())
-    operator = start_operator(module=SHORT_TURNS)
+    operator = start_operator(constants=SHORT_TURNS)
     operator.wait_until_it_watches()
     for number in range(3):
         seconds_to_ungate(cluster, f"long-{number}")

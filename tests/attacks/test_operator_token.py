@@ -12,7 +12,7 @@ from tests.deploy.api import API
 from tests.waiting import eventually
 
 from topomend.wire import group
-from topomend.wire.cluster import CRITICAL_CLASSES
+from topomend.wire.pods.scheduling import CRITICAL_CLASSES
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 

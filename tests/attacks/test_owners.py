@@ -12,11 +12,11 @@ from tests.clusters import SYSTEM, Cluster, pod
 
 from topomend.kube.client import BRAKES, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists, Invalid
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.refused import brake as brakes
 from topomend.reconcile.refused.brake import MOST, Brake
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import BRAKE_NAME
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("brake_of_module")]
 

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 from topomend.relaunch import manifest
 from topomend.wire import group
-from topomend.wire.cluster import CRITICAL_CLASSES
+from topomend.wire.pods.scheduling import CRITICAL_CLASSES
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 

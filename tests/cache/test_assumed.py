@@ -7,8 +7,8 @@ from tests.builders import applied, guaranteed_pod, node_state, pod, pod_allocat
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.node_state import NodeState
 
 EMPTY = node_state()
 PUBLISHED = changes.Published(EMPTY, "3")

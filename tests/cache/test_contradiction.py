@@ -8,9 +8,9 @@ from tests.builders import applied, node, node_state, snapshot_of
 from topomend.cache import changes
 from topomend.cache.contradiction import contradiction
 from topomend.cache.snapshot import Snapshot
-from topomend.model.cluster import Node
 from topomend.model.machine import HugePages
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState
 from topomend.model.quantity import parse_quantity
 
 GPU = "vendor.com/gpu"

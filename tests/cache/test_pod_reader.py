@@ -10,8 +10,8 @@ from tests.builders import pod_manifest
 
 from topomend.cache.memory_budget import MemoryBudget
 from topomend.cache.pod_reader import ORDINARY_BYTES, PodReader, kept_bytes
-from topomend.wire.cluster import MAX_CONTAINERS, read_watched_pod
 from topomend.wire.document import MalformedObject
+from topomend.wire.pods.scheduling import MAX_CONTAINERS, read_watched_pod
 
 
 def pod_object(name: str = "p", namespace: str = "tenant", **metadata: Any) -> dict[str, Any]:

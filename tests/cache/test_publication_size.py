@@ -19,7 +19,7 @@ from topomend.cache.publication_size import (
     state_bytes,
 )
 from topomend.cache.topology_reader import TopologyReader
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation
 from topomend.wire.document import MalformedObject
 from topomend.wire.published.node_topology import MAX_STATUS_BYTES, read_node_topology
 

@@ -1,5 +1,6 @@
 """A NodeTopology object becomes a change; a malformed one becomes a change that names the problem."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,7 @@ from topomend.cache.topology_reader import TopologyReader
 from topomend.model.condition import Condition
 from topomend.model.machine import Machine, PCIDevice
 from topomend.wire.document import MalformedObject
+from topomend.wire.published.node_topology import read_machine
 
 DATE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STATE = node_state()
@@ -76,3 +78,27 @@ def test_equal_machines_are_kept_once_and_without_the_parts_that_admission_does_
     assert first.state.machine.pci_devices == ()
     assert larger.state.machine is not first.state.machine
     assert larger.state.machine.cores is first.state.machine.cores
+
+
+@pytest.mark.parametrize(
+    ("field", "groups"),
+    [
+        ("sockets", [{"id": 5, "cpus": "CPUS"}]),
+        ("l3Caches", [{"id": 7, "cpus": "CPUS"}]),
+        ("cores", ["CPUS"]),
+        ("numaNodes", [{"id": 3, "cpus": "CPUS", "memoryBytes": 1}]),
+    ],
+)
+def test_machines_whose_cores_differ_in_anything_share_none(field: str, groups: list[object]) -> None:
+    reader = TopologyReader()
+    first = reader.published(node_topology_object(STATE), DATE)
+    content = node_topology_object(STATE)
+    machine = content["status"]["machine"]
+    cpus = ",".join(machine["cores"])
+    machine[field] = json.loads(json.dumps(groups).replace("CPUS", cpus))
+    if field == "cores":
+        machine["numaNodes"], machine["sockets"] = [{"id": 0, "cpus": cpus}], [{"id": 0, "cpus": cpus}]
+    other = reader.published(content, DATE)
+    assert isinstance(first, changes.Published)
+    assert isinstance(other, changes.Published)
+    assert other.state.machine.cores == read_machine(content).cores != first.state.machine.cores

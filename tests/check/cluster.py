@@ -13,10 +13,11 @@ from topomend.check.catalogue import examine
 from topomend.check.facts import Facts, Kind
 from topomend.check.finding import Finding
 from topomend.check.node_objects import read_labels, read_publication
-from topomend.model.node_state import NodeState
-from topomend.wire.cluster import read_node, read_watched_pod
+from topomend.model.nodes.node_state import NodeState
 from topomend.wire.document import MalformedObject
-from topomend.wire.running_pod import read_running_pod
+from topomend.wire.node import read_node
+from topomend.wire.pods.running_pod import read_running_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BEFORE = "2026-01-01T11:59:00Z"

@@ -5,7 +5,7 @@ from tests.builders import refused_pod, watched_pod
 
 from topomend.check.prospect import TOLD, KnownNode, kinds_of, lines, refused_pods
 from topomend.decide.eligibility import Treatment
-from topomend.model.cluster import Owner
+from topomend.model.pods.scheduling import Owner
 
 REPLICA_SET = Owner("ReplicaSet", "web", "uid", "apps/v1")
 JOB = Owner("Job", "train", "uid", "batch/v1")

@@ -12,11 +12,11 @@ from tests.builders import node_state
 from tests.check.cluster import codes, facts_of, node_object, published
 from verify.oracle.recorded import RECORDED
 
-from topomend.discover import read_host
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.discover.host import read_host
 from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState
-from topomend.replay.topology.options import DEFAULT_MAX_NUMA_NODES
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import NodeState
+from topomend.replay.gates import DEFAULT_MAX_NUMA_NODES
 
 pytestmark = pytest.mark.skipif(not RECORDED, reason="no recorded machines beside the project (../shared/data/hwloc)")
 

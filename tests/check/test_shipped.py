@@ -1,12 +1,13 @@
 """What the manifests of this version say that must be there, under any names."""
 
+import pytest
 import yaml
 from deploy.manifests import INSTALL, objects
 
 from topomend.check.installed_objects import read_policies
-from topomend.check.shipped import Names, Shipped
+from topomend.check.shipped import CLAIMS_FLAG, DEFRAGMENT_FLAG, KUEUE_FLAG, Names, Shipped, rights_of_component
 
-SHIPPED = Shipped(yaml.safe_load_all(INSTALL.read_text()))
+SHIPPED = Shipped(yaml.load_all(INSTALL.read_text(), Loader=yaml.CSafeLoader))
 VALIDATING = read_policies(
     [item for item in objects() if item["kind"] == "ValidatingAdmissionPolicy"],
     [item for item in objects() if item["kind"] == "ValidatingAdmissionPolicyBinding"],
@@ -31,6 +32,25 @@ def test_an_installation_with_a_prefix_has_other_names() -> None:
     assert "acme-topomend-steer" in named
     assert {right.name for right in rights if right.resource == "serviceaccounts/token"} == {"acme-reader"}
     assert {right.namespace for right in rights if right.resource == "secrets"} == {"ns"}
+
+
+@pytest.mark.parametrize("flag", [CLAIMS_FLAG, DEFRAGMENT_FLAG, KUEUE_FLAG])
+def test_the_rights_of_a_component_are_those_of_its_role(flag: str) -> None:
+    folder = INSTALL.parent / "components" / flag.removeprefix("--")
+    role, _ = yaml.safe_load_all((folder / "role.yaml").read_text())
+    given = {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    rights = rights_of_component(flag, Names())
+    assert {(right.verb, right.group, right.resource) for right in rights} == given
+    assert {(right.role, right.account) for right in rights} == {
+        (role["metadata"]["name"], "topomend-system/topomend-operator")
+    }
+    assert f"value: {flag}\n" in (folder / "kustomization.yaml").read_text()
 
 
 def test_an_operator_that_observes_needs_what_its_component_leaves_it() -> None:

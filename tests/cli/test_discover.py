@@ -10,8 +10,8 @@ from tests.discover.machines import Lister, container, cpu_state, pod, serving, 
 from topomend.cli.main import main
 from topomend.model.bitmask import format_id_list, mask_of, members, parse_id_list
 from topomend.model.machine import Core, Machine, NUMANode
-from topomend.model.shape import parse_shape
-from topomend.sandbox.machine_files import write_machine
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 from topomend.wire.published.node_topology import read_node_topology
 
 SHAPE = "sockets:2 numa:1 cores:2 threads:2 memory:4Gi"

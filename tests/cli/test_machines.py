@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from topomend.cli.main import main
-from topomend.model.known_machines import MACHINES
+from topomend.model.shapes.known_machines import MACHINES
 
 
 def printed(*arguments: str) -> str:

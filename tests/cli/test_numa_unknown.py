@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
+from topomend.kube.client import BRAKES, NODE_TOPOLOGIES, PODS, RELAUNCHES, STEERINGS, Client, connect
 from topomend.kube.errors import NotFound
 from topomend.sandbox import NodeSpec, Sandbox
 
@@ -42,7 +42,8 @@ class Cluster:
 
     def uninstall_kinds(self) -> None:
         self._kubectl("delete", "--ignore-not-found", "-f", str(ROOT / "crds"))
-        self.wait("the kinds to be gone", lambda: not self.client.serves(NODE_TOPOLOGIES))
+        kinds = (NODE_TOPOLOGIES, RELAUNCHES, BRAKES, STEERINGS)
+        self.wait("all kinds to be gone", lambda: not any(map(self.client.serves, kinds)))
 
     def publish(self, *flags: str) -> None:
         """Have the agent publish once, with these flags."""
@@ -130,7 +131,7 @@ def test_without_the_kinds_every_verb_says_how_to_install_them(shared: Cluster, 
         assert "serves no nodetopologies.topomend.io: install topomend with: kubectl apply" in result.stderr
     assert "serves no relaunches.topomend.io" in shared.ask("relaunches").stderr
     check = shared.ask("check")
-    assert (check.exit_code, check.stdout.count("kubectl apply")) == (1, 1)
+    assert (check.exit_code, check.stdout.count("kubectl apply")) == (1, 1), check.stdout
     assert check.stdout.startswith("ERROR    TM101  4 CustomResourceDefinitions (brakes.topomend.io, ")
 
 

@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from topomend.cli.flags.setting_flags import setting_flags
 from topomend.cli.main import main
-from topomend.cli.setting_flags import setting_flags
 from topomend.reconcile.settings import Settings
 
 FLAGS = {
@@ -26,6 +26,11 @@ FLAGS = {
     "--webhook-address": "127.0.0.1:3",
     "--webhook-url": "https://127.0.0.1:4",
     "--gating-service": "acme-topomend-gating",
+    "--defragment-minutes": "7",
+    "--defragment-moves": "2",
+    "--defragment-rate": "12",
+    "--defragment-threshold": "25",
+    "--defragment-priority": "100",
     "--identity": "me",
     "--pod-name": "operator-1",
     "--pod-uid": "8f1c",
@@ -47,6 +52,14 @@ GIVEN = Settings(
     "acme-topomend-gating",
     startup_taint=True,
     placeholders=True,
+    claims=True,
+    defragment=True,
+    defragment_minutes=7.0,
+    defragment_moves=2,
+    defragment_rate=12.0,
+    defragment_threshold=25.0,
+    defragment_priority=100,
+    kueue=True,
     leader_elect=True,
     identity="me",
     pod_name="operator-1",
@@ -54,7 +67,9 @@ GIVEN = Settings(
 )
 
 
-SWITCHES = ("TOPOMEND_LEADER_ELECT", "TOPOMEND_PLACEHOLDERS", "TOPOMEND_STARTUP_TAINT")
+SWITCHES = tuple(
+    f"TOPOMEND_{name}" for name in ("CLAIMS", "DEFRAGMENT", "KUEUE", "LEADER_ELECT", "PLACEHOLDERS", "STARTUP_TAINT")
+)
 
 
 def read(*arguments: str, **environment: str) -> Settings:
@@ -76,7 +91,7 @@ def test_without_flags_the_settings_are_their_defaults() -> None:
 
 
 def test_every_setting_has_a_flag() -> None:
-    switches = ("--startup-taint", "--placeholders", "--leader-elect")
+    switches = ("--startup-taint", "--placeholders", "--claims", "--defragment", "--kueue", "--leader-elect")
     assert read(*switches, *(f"{flag}={text}" for flag, text in FLAGS.items())) == GIVEN
     assert all(getattr(GIVEN, setting.name) != setting.default for setting in fields(Settings))
     assert GIVEN.record_seconds == 48 * 3600
@@ -96,6 +111,18 @@ def test_an_operator_that_observes_is_told_that_it_takes_no_startup_taint_off() 
     result = CliRunner().invoke(main, ["operator", "--mode=observe", "--startup-taint"])
     assert result.exit_code == 2
     assert "--startup-taint needs --mode relaunch" in result.output
+
+
+def test_an_operator_that_observes_is_told_that_it_moves_no_pod() -> None:
+    result = CliRunner().invoke(main, ["operator", "--mode=observe", "--defragment"])
+    assert result.exit_code == 2
+    assert "--defragment needs --mode relaunch" in result.output
+
+
+def test_an_operator_that_observes_is_told_that_it_answers_no_admission_check() -> None:
+    result = CliRunner().invoke(main, ["operator", "--mode=observe", "--kueue"])
+    assert result.exit_code == 2
+    assert "--kueue needs --mode relaunch" in result.output
 
 
 @pytest.mark.parametrize(

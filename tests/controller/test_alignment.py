@@ -58,9 +58,14 @@ def operator(cluster: Cluster, tmp_path: Path) -> Iterator[Operator]:
     yield started
     started.terminate()
     print(started.text())
-    for content in cluster.pods():
-        if not content["metadata"]["name"].startswith("filler"):
-            cluster.remove(content)
+    others = [content for content in cluster.pods() if not content["metadata"]["name"].startswith("filler")]
+    # An agent may still publish a pod that is gone by then, if it has not published it before.
+    for content in others:
+        if content["status"].get("phase") == "Running":
+            name, node = content["metadata"]["name"], content["spec"]["nodeName"]
+            eventually(f"{name} to be published", lambda: name in shown(cluster, node))  # noqa: B023
+    for content in others:
+        cluster.remove(content)
     eventually("the nodes to be free", lambda: all(_only_fillers(cluster, name) for name in POLICIES))
 
 

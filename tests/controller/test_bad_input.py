@@ -14,8 +14,8 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.kube.client import NODES, PODS, RELAUNCHES
-from topomend.wire.cluster import MAX_CONTAINERS
 from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
+from topomend.wire.pods.scheduling import MAX_CONTAINERS
 from topomend.wire.relaunch_record import record_name
 
 pytestmark = pytest.mark.cluster
@@ -87,7 +87,13 @@ def _huge(containers: int) -> dict[str, Any]:
 
 
 def _notes(cluster: Cluster, made: dict[str, Any]) -> list[str]:
-    reasons = ("RelaunchSkipped", "RelaunchDeferred", "NoNodeCanEverAdmit", "RelaunchLimitReached")
+    reasons = (
+        "RelaunchSkipped",
+        "RelaunchDeferred",
+        "NoNodeCanEverAdmit",
+        "RelaunchLimitReached",
+        "RelaunchValueWrong",
+    )
     return [event["note"] for reason in reasons for event in events_of(cluster, made, reason)]
 
 

@@ -26,7 +26,8 @@ from topomend.wire.relaunch_record import record_name
 
 pytestmark = pytest.mark.cluster
 
-SHORT_PATIENCE = "tests.controller.operator_with_short_patience"
+SHORT_PATIENCE = {"reconcile.refused.unbound_pods.PATIENCE_SECONDS": 1.0}
+"""A pod counts as unbound after a second without a scheduler's node, not after thirty."""
 
 UNBOUND_STEPS = MAIN_LINE if "FURTHER" in os.environ else (CLAIM, COMMIT, DELETE, CREATE)
 UNBOUND_MOMENTS = tuple(Moment) if "FURTHER" in os.environ else (Moment.BEFORE,)
@@ -90,9 +91,9 @@ def test_a_killed_operator_relaunches_a_pod_that_no_scheduler_binds_once(
             raise HangUp("the client is dead")
 
     proxy.fault = kill
-    operator = start_operator(kubeconfig=proxy.kubeconfig, module=SHORT_PATIENCE)
+    operator = start_operator(kubeconfig=proxy.kubeconfig, constants=SHORT_PATIENCE)
     eventually(f"the operator to be killed at {step}", killed.is_set, 60)
-    second = start_operator(module=SHORT_PATIENCE)
+    second = start_operator(constants=SHORT_PATIENCE)
     eventually("the record to end", lambda: _step(fragmented) == "Launched", 60)
     moved = eventually("the pod to run", lambda: fragmented.running("train"))
     record = fragmented.records()[0]
@@ -153,11 +154,11 @@ def test_a_namespace_that_is_deleted_while_its_unbound_pod_is_relaunched_and_no_
             raise HangUp("the client is dead")
 
     proxy.fault = kill
-    operator = start_operator(kubeconfig=proxy.kubeconfig, module=SHORT_PATIENCE)
+    operator = start_operator(kubeconfig=proxy.kubeconfig, constants=SHORT_PATIENCE)
     eventually(f"the operator to be killed at {step}", killed.is_set, 60)
     _delete_namespace(fragmented, namespace)
     assert not _is_gone(fragmented, namespace), "the finalizers hold it"
-    second = start_operator(module=SHORT_PATIENCE)
+    second = start_operator(constants=SHORT_PATIENCE)
     eventually("the namespace to be gone", lambda: _is_gone(fragmented, namespace), 60)
     assert "Traceback" not in operator.text() + second.text()
 

@@ -10,7 +10,7 @@ import yaml
 from tests.clusters import NODE_A, NODE_B, ROOT, Cluster, pod
 from tests.waiting import eventually
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from topomend.cache import changes
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent, watch_event
-from topomend.model.cluster import REFUSAL_PREFIX, Owner, WatchedPod
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, Owner, WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.reconcile.gated import unschedulable_pods
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods

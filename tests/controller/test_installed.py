@@ -10,7 +10,7 @@ import pytest
 from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, shown
 from tests.operator_account import operator_account
 from tests.operator_process import Operator
-from tests.waiting import eventually, stretched
+from tests.waiting import awake, eventually, stretched
 
 pytestmark = pytest.mark.cluster
 
@@ -46,11 +46,11 @@ def _relaunch(cluster: Cluster, name: str) -> tuple[float, float]:
     """Seconds from the refusal until the replacement was ungated, and until it ran."""
     made = cluster.create(pod(name, 3, preferred=NODE_A))
     eventually("the refusal", lambda: _is_refused(cluster, made))
-    refused = time.monotonic()
+    refused = awake()
     eventually("the replacement to be ungated", lambda: _is_ungated(cluster, made))
-    ungate = time.monotonic()
+    ungate = awake()
     moved = eventually("the replacement to run", lambda: _anew(cluster, made, "Running"))
-    running = time.monotonic()
+    running = awake()
     assert moved["spec"]["nodeName"] == NODE_B
     eventually("the event", lambda: events_of(cluster, moved, "Relaunched"))
     cluster.remove(moved)

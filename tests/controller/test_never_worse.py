@@ -14,6 +14,7 @@ from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, sho
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
+from tests.volumes import local_volume, with_claim
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
@@ -34,8 +35,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 NAMES = tuple(f"numa-{number}" for number in range(5))
 PLAIN, STEERED = "plain", "steered"
 STATEFUL_SETS = Resource("apps/v1", "statefulsets")
-VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
-CLAIMS = Resource("v1", "persistentvolumeclaims")
 DRIVER, ACCELERATOR = "accelerator.example.com", "example.com/accelerator"
 NUMA_NODE_OF_DEVICES = 1
 WITH_DEVICES = f" dra:{ACCELERATOR}@{NUMA_NODE_OF_DEVICES}=2"
@@ -136,51 +135,23 @@ def test_replicas_that_must_be_apart_all_run_when_their_workload_grows(
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
-def test_a_pod_runs_on_the_node_of_its_local_volume(
-    namespace: str, five_nodes: Cluster, operator: Operator, tmp_path: Path
-) -> None:
+def test_a_pod_runs_on_the_node_of_its_local_volume(namespace: str, five_nodes: Cluster, operator: Operator) -> None:
     """Best fit would choose other nodes: this one is the emptiest."""
     last = NAMES[-1]
     fillers = [five_nodes.create(pod(f"filler-{name}", 1, node=name)) for name in NAMES[:-1]]
     for filler in fillers:
         eventually("the fillers to run", partial(five_nodes.running, filler["metadata"]["name"]))
-    in_term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [last]}
-    name = f"disk-{namespace}"
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "local": {"path": str(tmp_path)},
-            "claimRef": {"namespace": namespace, "name": "disk"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_term]}]}},
-        },
-    }
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "disk"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "",
-            "volumeName": name,
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    five_nodes.client.create(VOLUMES, volume)
-    five_nodes.client.create(CLAIMS, claim, namespace)
-    content = pod("db", 1)
-    content["spec"]["volumes"] = [{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]
-    made = five_nodes.create(content, namespace)
-    try:
-        bound = eventually("the pod to be bound", lambda: five_nodes.get("db", namespace)["spec"].get("nodeName"), 30)
-        assert bound == last
-        assert "Traceback" not in operator.text()
-    finally:
-        for gone in (*fillers, made):
-            five_nodes.remove(gone)
+    with local_volume(five_nodes, f"disk-{namespace}", last, namespace):
+        made = five_nodes.create(with_claim(pod("db", 1), f"disk-{namespace}"), namespace)
+        try:
+            bound = eventually(
+                "the pod to be bound", lambda: five_nodes.get("db", namespace)["spec"].get("nodeName"), 30
+            )
+            assert bound == last
+            assert "Traceback" not in operator.text()
+        finally:
+            for gone in (*fillers, made):
+                five_nodes.remove(gone)
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
@@ -202,16 +173,16 @@ def test_a_pod_whose_device_a_claim_provides_runs_on_the_node_that_has_it_and_is
     try:
         (running,) = eventually("it to run", lambda: _running(five_nodes, namespace), 40)
         assert running["spec"]["nodeName"] == NAMES[-1]
-        published = eventually("its device to be published", lambda: _claims(five_nodes, NAMES[-1], namespace), 10)
+        published = eventually("its device to be published", lambda: _claims(five_nodes, NAMES[-1], namespace))
         assert (published["driver"], published["pool"], published["container"]) == (DRIVER, NAMES[-1], "main")
         (device,) = published["devices"]
-        eventually("its CPUs to be published", lambda: "train" in shown(five_nodes, NAMES[-1]), 10)
+        eventually("its CPUs to be published", lambda: "train" in shown(five_nodes, NAMES[-1]))
         explained = _asked(five_nodes, "explain", "pod/train", "-n", namespace)
         assert (
             f"  container main: {device} by claim on NUMA {NUMA_NODE_OF_DEVICES}; by its kubelet cpu on NUMA 0, "
             "memory on NUMA 0: these are apart"
         ) in explained
-        assert "  which of these can have its claims is for the scheduler to say" in explained
+        assert "elsewhere: no other node that would admit it has the devices of its claims" in explained
         drawing = _asked(five_nodes, "show", NAMES[-1])
         of_second = next(line for line in drawing if line.startswith(f"NUMA {NUMA_NODE_OF_DEVICES}  "))
         assert f"  claims   {DRIVER}: {device} a" in drawing[drawing.index(of_second) :]
@@ -230,7 +201,7 @@ def test_a_user_who_may_read_neither_claims_nor_slices_sees_the_devices_that_age
     made = five_nodes.create(content, PLAIN)
     try:
         (device,) = eventually("it to be published", lambda: _claims(five_nodes, NAMES[-1], PLAIN), 40)["devices"]
-        eventually("its CPUs to be published", lambda: "train" in shown(five_nodes, NAMES[-1]), 10)
+        eventually("its CPUs to be published", lambda: "train" in shown(five_nodes, NAMES[-1]))
         explained = _asked(five_nodes, "explain", "pod/train", "-n", PLAIN, kubeconfig=kubeconfig)
         assert f"  by claim: {device} of {DRIVER} (claim device)" in explained
         assert (

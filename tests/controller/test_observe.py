@@ -3,6 +3,7 @@
 It also ends what one of mode relaunch has left: no pod waits for it for ever.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,17 +23,20 @@ from tests.waiting import eventually
 
 from topomend.kube.client import (
     BRAKES,
+    EVENTS,
     LEASES,
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
+    PODS,
     STEERINGS,
     Resource,
 )
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.runtime import leader_election
+from topomend.runtime.event_recorder import CONTROLLER
 from topomend.wire.group import BRAKE_NAME, FIT_GATE, RELAUNCH_ANNOTATION, STARTUP_TAINTS, STEER_LABEL, STEERING_NAME
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -41,6 +45,9 @@ STEERED = "observed"
 OBSERVER = "observer"
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 READS = ("get", "list", "watch")
+
+STORM = 110
+"""Refused pods of one controller: as many as a node has by default."""
 
 OF_EVERY_FEATURE = [
     item
@@ -152,9 +159,9 @@ def test_whatever_there_is_to_do_only_events_are_written(
         # The garbage collector may delete a replica that the ReplicaSet made at its own end.
         ours = [content for content in cluster.pods() if "generateName" not in content["metadata"]]
         kept = {content["metadata"]["uid"]: content for content in ours}
-        for content in (made, wrong, owned):
+        for content, told_on in ((made, made), (wrong, wrong), (owned, owner_of(owned))):
             eventually("it to be explained", lambda: events_of(cluster, content, "TopologyRefusalExplained"))  # noqa: B023
-            (skipped,) = eventually("why no more is done", lambda: events_of(cluster, content, "RelaunchSkipped"))  # noqa: B023
+            (skipped,) = eventually("why no more is done", lambda: events_of(cluster, told_on, "RelaunchSkipped"))  # noqa: B023
             assert "the operator only observes; in mode relaunch it would" in skipped["note"]
         (told,) = eventually("the wrong value to be told", lambda: events_of(cluster, wrong, "RelaunchValueWrong"))
         assert '\'no\', neither "true" nor "false"' in told["note"]
@@ -190,6 +197,58 @@ def owned_and_refused(cluster: Cluster) -> dict[str, Any]:
     cluster.client._ask("DELETE", REPLICA_SETS.path(STEERED, "observed"), options)
     eventually("the ReplicaSet to be gone", lambda: not cluster.client.list(REPLICA_SETS, namespace=STEERED).items)
     return made
+
+
+def owner_of(content: dict[str, Any]) -> dict[str, Any]:
+    """As much of the pod's controller as its events are found by."""
+    (owner,) = content["metadata"]["ownerReferences"]
+    return {"metadata": owner}
+
+
+def test_in_a_storm_each_refused_pod_has_one_event_and_their_owner_one_of_each_kind(
+    cluster: Cluster, observer: Path, start_operator: Callable[..., Operator]
+) -> None:
+    operator = start_operator("--mode=observe", kubeconfig=observer)
+    operator.wait_until_it_watches()
+    labels = {"app": "storm"}
+    template = {"metadata": {"labels": labels}, "spec": pod("", TOO_MANY, node=NODE_A)["spec"]}
+    wanted = {"replicas": 5, "selector": {"matchLabels": labels}, "template": template}
+    head = {"apiVersion": REPLICA_SETS.api_version, "kind": "ReplicaSet", "metadata": {"name": "storm"}}
+    owner = cluster.client.create(REPLICA_SETS, head | {"spec": wanted}, STEERED)
+
+    def refused() -> list[dict[str, Any]]:
+        pods = cluster.client.list(PODS, namespace=STEERED, labels="app=storm").items
+        # Those that its ReplicaSet is deleting, as it wants none any more, are nobody's to explain.
+        kept = (each for each in pods if "deletionTimestamp" not in each["metadata"])
+        return [each for each in kept if each["status"].get("phase") == "Failed"]
+
+    eventually("a storm", lambda: len(refused()) >= STORM, 60)
+    cluster.client.merge(REPLICA_SETS, "storm", {"spec": {"replicas": 0}}, STEERED)
+
+    def has_ended() -> bool:
+        """Until its controller has seen that it wants no pod any more, it has none only between two of them."""
+        found = cluster.client.get(REPLICA_SETS, "storm", STEERED)
+        is_seen = found["status"].get("observedGeneration") == found["metadata"]["generation"]
+        return is_seen and not found["status"]["replicas"]
+
+    def refused_uids() -> set[str]:
+        return {each["metadata"]["uid"] for each in refused()}
+
+    eventually("its end", has_ended)
+    eventually("each refusal to be explained", lambda: refused_uids() <= set(_told(cluster)), 60)
+    uids, counts = refused_uids(), _told(cluster)
+    print(f"{len(uids)} pods were refused, and have {sum(counts[uid] for uid in uids)} events")
+    assert {counts[uid] for uid in uids} == {1}
+    for reason in ("TopologyRefusalExplained", "RelaunchSkipped"):
+        assert len(events_of(cluster, owner, reason)) == 1
+    assert "Traceback" not in operator.text()
+    cluster.client.delete(REPLICA_SETS, "storm", STEERED, uid=owner["metadata"]["uid"])
+
+
+def _told(cluster: Cluster) -> Counter[str]:
+    """How many Events of topomend each object of the namespace has, by its uid."""
+    events = cluster.client.list(EVENTS, namespace=STEERED).items
+    return Counter(each["regarding"]["uid"] for each in events if each.get("reportingController") == CONTROLLER)
 
 
 def is_in_force(cluster: Cluster) -> bool:

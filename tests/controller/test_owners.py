@@ -23,7 +23,7 @@ import pytest
 from tests.clusters import NODE_A, SYSTEM, Cluster, events_of, pod
 from tests.controller.storms import Storm, storm_in
 from tests.operator_process import Operator
-from tests.waiting import TimedOut, eventually, stretched
+from tests.waiting import TimedOut, awake, eventually, stretched
 
 from topomend.kube.client import BRAKES, NAMESPACES, PODS, Client, Resource
 from topomend.kube.errors import APIError
@@ -131,12 +131,11 @@ OWNERS = {
 
 
 @pytest.fixture
-def operator_of(fragmented: Cluster, start_operator: Callable[..., Operator], monkeypatch: pytest.MonkeyPatch) -> Any:
+def operator_of(fragmented: Cluster, start_operator: Callable[..., Operator]) -> Any:
     """An operator that watches, whose brake lets an owner go after so many quiet seconds."""
 
     def start(quiet: float) -> Operator:
-        monkeypatch.setenv("BRAKE_QUIET_SECONDS", str(quiet))
-        operator = start_operator(module="tests.controller.operator_with_short_brake")
+        operator = start_operator(constants={"reconcile.refused.brake.QUIET_SECONDS": quiet})
         operator.wait_until_it_watches()
         eventually("the brake's list", lambda: fragmented.client.get(BRAKES, "topomend-brake", SYSTEM))
         return operator
@@ -180,10 +179,10 @@ def _go_through_a_storm(owner: Owner, cluster: Cluster) -> Storm:
                 print("not cleared away:", *_failed(cluster, namespace), sep="\n")
                 raise
         assert not _refusals_late(cluster, namespace)
-        begun = time.monotonic()
+        begun = awake()
         cluster.vacate(NODE_A, "filler-1")
         running = eventually("a pod to run", lambda: _running(cluster, namespace))
-        took = time.monotonic() - begun
+        took = awake() - begun
         print(f"hole to running, s: {took:.2f}")
         assert took < stretched(HOLE_SECONDS)
         assert running["metadata"]["name"] in {content["metadata"]["name"] for content in gated}

@@ -102,7 +102,7 @@ def device_plugin(cluster: Cluster, node: str, devices: dict[str, int], folder: 
     description = folder / "plugin.json"
     description.write_text(json.dumps([document]))
     process = subprocess.Popen(
-        [sys.executable, "-m", "topomend.sandbox.device_plugin", str(description)],
+        [sys.executable, "-m", "topomend.sandbox.devices.device_plugin", str(description)],
         cwd=cluster.sandbox.folder,
         env={**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])},
     )
@@ -110,7 +110,7 @@ def device_plugin(cluster: Cluster, node: str, devices: dict[str, int], folder: 
         yield
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def _replacement(cluster: Cluster, refused: dict[str, Any]) -> dict[str, Any] | None:

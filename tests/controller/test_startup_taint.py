@@ -24,7 +24,7 @@ from tests.waiting import eventually
 from topomend.cache.changes import NodeUpdated
 from topomend.kube.client import NODE_TOPOLOGIES, NODES
 from topomend.kube.errors import NotFound, ServerFailed
-from topomend.model.cluster import Taint
+from topomend.model.nodes.node import Taint
 from topomend.reconcile.nodes.startup_taint import StartupTaint
 from topomend.reconcile.store import Store
 from topomend.wire.group import STARTUP_TAINTS

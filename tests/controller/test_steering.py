@@ -18,11 +18,11 @@ from tests.clusters import (
 )
 from tests.controller.conftest import NAMESPACE
 from tests.operator_process import Operator
-from tests.waiting import eventually, stretched
+from tests.waiting import awake, eventually, stretched
 
 from topomend.kube.client import Resource
-from topomend.wire.cluster import read_watched_pod
-from topomend.wire.pod_group import KUEUE, KUEUE_SIZE, LABELS
+from topomend.wire.pods.pod_group import KUEUE, KUEUE_SIZE, LABELS
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered")]
 
@@ -52,9 +52,9 @@ def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_
             content["metadata"]["name"] for content in waiting
         ]
         two_nodes.remove(two_nodes.get("filler-1"))
-        removed = time.monotonic()
+        removed = awake()
         (running,) = eventually("a replica to run", lambda: _running(two_nodes))
-        took = time.monotonic() - removed
+        took = awake() - removed
         print(f"hole to running, s: {took:.2f}")
         assert running["spec"]["nodeName"] == NODE_A
         assert took < stretched(5)
@@ -76,11 +76,11 @@ def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_
         eventually(f"{end} pods to have run", lambda: len(_running(two_nodes)) == HOLES)
         running = _running(two_nodes)
         assert _names(running) == names[end - HOLES : end]
-        ended = time.monotonic()
+        ended = awake()
         two_nodes.remove(running[0])
         successor = names[end]
         eventually(f"{successor} to run", partial(_runs, two_nodes, successor))
-        took = time.monotonic() - ended
+        took = awake() - ended
         assert took < stretched(5), f"{successor}: {took:.1f} s\n{operator.text()}"
     assert _refused(two_nodes) == []
     assert {content["spec"]["nodeName"] for content in _running(two_nodes)} == {NODE_A, NODE_B}
@@ -115,10 +115,10 @@ def test_a_pod_whose_way_is_barred_by_pods_of_lower_priority_runs_within_ten_sec
     with priority_class(two_nodes, "urgent", 1000):
         content = pod("urgent", 3)
         content["spec"]["priorityClassName"] = "urgent"
-        began = time.monotonic()
+        began = awake()
         two_nodes.create(content, NAMESPACE)
         eventually("the urgent pod to run", partial(_runs, two_nodes, "urgent"))
-        took = time.monotonic() - began
+        took = awake() - began
         print(f"created to running, s: {took:.2f}")
         assert took < stretched(10), operator.text()
         assert len(_running(two_nodes)) == HOLES, "one pod had to leave"

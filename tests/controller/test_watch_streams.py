@@ -189,6 +189,16 @@ def test_a_refused_watch_is_asked_for_again_from_where_it_was(scripted: Any, sta
     assert len(server.missed) == 1
 
 
+@pytest.mark.parametrize(("status", "level"), [(429, "INFO"), (500, "WARNING")])
+def test_a_server_that_asks_for_patience_is_no_cause_for_a_warning(
+    scripted: Any, status: int, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As every API server does while it starts to serve a kind."""
+    caplog.set_level("INFO")
+    scripted(status).watched(2)
+    assert [record.levelname for record in caplog.records if "are not watched" in record.message] == [level]
+
+
 @pytest.mark.parametrize("refusal", [410, 400, [error(410)], [error(500)]], ids=str)
 def test_where_a_watch_cannot_go_on_events_were_missed(scripted: Any, refusal: int | list[bytes]) -> None:
     server = scripted([line("ADDED", "p", 101), END], refusal)

@@ -7,7 +7,8 @@ from tests.builders import TWO_NUMA_NODES, gated_pod, node, node_state, pod
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.model.cluster import Node, Placement, Taint, Toleration, WatchedPod
+from topomend.model.nodes.node import Node, Taint
+from topomend.model.pods.scheduling import Placement, Toleration, WatchedPod
 from topomend.replay.admission import admit
 
 NODES = tuple(f"n{number}" for number in range(9))

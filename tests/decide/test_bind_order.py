@@ -12,8 +12,8 @@ from topomend.decide import bind_order
 from topomend.decide import plan as plans
 from topomend.decide.bind_order import MAX_INTERLEAVED, admitted_in_any_order
 from topomend.model.narrowing import Narrowing
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit, release
 
 EMPTY = node_state("numa:2 cores:6")

@@ -14,7 +14,7 @@ from topomend.decide.eligibility import (
     why_opted_out,
     wrong_relaunch_value,
 )
-from topomend.model.cluster import Owner
+from topomend.model.pods.scheduling import Owner
 
 LIMITS = Limits()
 

@@ -8,10 +8,10 @@ from tests.clock import Clock
 from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.cache.snapshot import Snapshot
+from topomend.decide.diagnosis.node_status import insufficient
 from topomend.decide.gang import Placed, Unplaced, choose_for_all
-from topomend.decide.node_status import insufficient
 from topomend.decide.queue.order import Reservation
-from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.replay.admission import admit, release
 from topomend.replay.effort import Effort, Shares
 

@@ -17,17 +17,19 @@ from tests.builders import (
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
-from topomend.cache.snapshot import Refusal, Snapshot
+from topomend.cache.entries import Refusal
+from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.decide.diagnosis.node_status import RejectedBy, insufficient
 from topomend.decide.eligibility import Limits
-from topomend.decide.feasibility import diagnose
-from topomend.decide.node_status import RejectedBy, insufficient
 from topomend.decide.queue.order import Reservation
 from topomend.explain.explanation import explain
-from topomend.model.cluster import HOSTNAME_LABEL, NodeSelectorTerm, Placement, Requirement, WatchedPod
 from topomend.model.narrowing import Narrowing
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement, WatchedPod
 from topomend.replay.admission import admit
 
 LIMITS = Limits()

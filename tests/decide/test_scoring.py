@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from tests.builders import node_state, pod, running, snapshot_of
 
-from topomend.decide.feasibility import diagnose
+from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.decide.scoring import score, score_of
-from topomend.model.cluster import Placement
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import Placement
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastPlacement
 

@@ -3,11 +3,11 @@
 import random
 
 from topomend.model.bitmask import mask_of, members
-from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.model.machine import Core, CoreKind, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
-from topomend.model.node_state import (
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,

@@ -17,7 +17,7 @@ from tests.deploy.test_components import COMPONENTS, built
 from tests.deploy.test_programs import environment
 
 from topomend.sandbox import Sandbox
-from topomend.sandbox.host import free_addresses
+from topomend.sandbox.processes.host import free_addresses
 from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl for its kustomize, and its API server

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 from topomend.kube.connection.access import SERVICE_ACCOUNT
 from topomend.sandbox import Sandbox
-from topomend.sandbox.host import how_to_enter_namespaces
+from topomend.sandbox.processes.host import how_to_enter_namespaces
 
 pytestmark = pytest.mark.cluster
 
@@ -63,7 +63,7 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
     yield running
     for process in running:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -12,7 +12,7 @@ from tests.deploy.random_state import monster, random_claims, random_conditions,
 from tests.deploy.schema import complaints, fields, paths
 
 from topomend.model.condition import Condition
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.wire.published.node_topology import HEARTBEAT, node_topology, read_node_topology, status_of
 from topomend.wire.relaunch_record import MAX_TEXT, manifest_status, relaunch_object, relaunch_status

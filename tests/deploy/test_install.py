@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 import topomend
 from topomend.sandbox import Sandbox
-from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.releases.build import ensure_binary
 
 WORKLOADS = {item["kind"]: item for item in objects() if item["kind"] in {"DaemonSet", "Deployment"}}
 

@@ -10,7 +10,7 @@ from tests.deploy.api import API, Answer, path_of
 from tests.waiting import eventually
 from verify.nfd.programs import kinds
 
-from topomend.model.node_features import NodeFeatures
+from topomend.model.nodes.node_features import NodeFeatures
 from topomend.wire.published.node_feature import NODE_NAME, node_feature
 
 pytestmark = pytest.mark.cluster  # a real API server decides

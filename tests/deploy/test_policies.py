@@ -17,7 +17,7 @@ from topomend.model.narrowing import Narrowing
 from topomend.relaunch import manifest
 from topomend.replay import errors
 from topomend.wire import group
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 from topomend.wire.relaunch_record import manifest_status, read_relaunch
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else

@@ -15,7 +15,7 @@ from tests.deploy.api import API
 from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 from topomend.wire.published.node_topology import read_node_topology
 
 pytestmark = pytest.mark.cluster  # the programs talk to a real API server
@@ -74,7 +74,7 @@ def test_the_operator_gets_by_with_its_rights(operator: API, tmp_path: Path) -> 
             eventually("the operator's health", lambda: healthy(address))
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0, log.read_text()
+            assert process.wait(60) == 0, log.read_text()
     # Not every refusal tells of a missing right: the namespaces of other tests may be ending.
     assert not [line for line in log.read_text().splitlines() if "in API group" in line or "denied request" in line]
 

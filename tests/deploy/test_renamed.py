@@ -28,7 +28,7 @@ from tests.waiting import eventually
 
 from topomend.drain.leftovers import leftovers
 from topomend.kube.client import NAMESPACES, PODS
-from topomend.sandbox.host import free_addresses
+from topomend.sandbox.processes.host import free_addresses
 from topomend.wire import group
 
 pytestmark = pytest.mark.cluster

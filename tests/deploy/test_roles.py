@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.deploy.api import API
+import yaml
+from deploy.manifests import DEPLOY
+from tests.deploy.api import API, path_of
 from tests.deploy.rights import may
 from tests.waiting import eventually
 
@@ -38,7 +40,14 @@ RESOURCES = {
     "coordination.k8s.io": ["leases"],
     "apps": ["deployments", "daemonsets", "replicasets", "statefulsets", "controllerrevisions"],
     "batch": ["jobs", "cronjobs"],
-    "resource.k8s.io": ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"],
+    "resource.k8s.io": [
+        "deviceclasses",
+        "devicetaintrules",
+        "resourceclaims",
+        "resourceclaims/status",
+        "resourceclaimtemplates",
+        "resourceslices",
+    ],
     "scheduling.k8s.io": ["priorityclasses", "podgroups"],
     "scheduling.x-k8s.io": ["podgroups"],
     "scheduling.volcano.sh": ["podgroups"],
@@ -102,6 +111,7 @@ OPERATOR = EVERYBODY | {
     "brakes.topomend.io": "get",
     "steerings.topomend.io": "get",
 }
+SLICES = ("list", "resource.k8s.io", "resourceslices")
 OPERATOR_AT_HOME = OPERATOR | {
     "brakes.topomend.io": "get create",
     "steerings.topomend.io": "get create",
@@ -139,6 +149,25 @@ def test_an_account_may_do_what_it_needs_and_nothing_else(
     admin: API, namespace: str, account: str, where: str, meant: dict[str, str]
 ) -> None:
     assert granted(admin, namespace, account, where) == meant
+
+
+def test_the_component_claims_lets_the_operator_read_what_it_needs_of_claims_and_nothing_else(admin: API) -> None:
+    items = list(yaml.safe_load_all((DEPLOY / "components" / "claims" / "role.yaml").read_text()))
+    for item in items:
+        assert admin.apply(path_of(item), item).allowed
+    added = {
+        "devicetaintrules.resource.k8s.io": "list",
+        "resourceclaims.resource.k8s.io": "get list",
+        "resourceclaimtemplates.resource.k8s.io": "get",
+        "resourceslices.resource.k8s.io": "list",
+    }
+    try:
+        eventually("the rights", lambda: may(admin, "topomend-system", "topomend-operator", SLICES, "default"))
+        assert granted(admin, "topomend-system", "topomend-operator", "default") == OPERATOR | added
+    finally:
+        for item in items:
+            assert admin.delete(path_of(item)).allowed
+    eventually("no right to be left", lambda: not may(admin, "topomend-system", "topomend-operator", SLICES, "default"))
 
 
 @pytest.mark.parametrize("account", ["topomend-kubelet-reader", "topomend-agent", "default"])
@@ -211,7 +240,13 @@ def test_a_viewer_reads_what_the_plugin_asks_for_and_writes_nothing(admin: API) 
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list"]},
         {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
         {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["list"]},
+        {"apiGroups": ["apps"], "resources": ["replicasets", "statefulsets"], "verbs": ["list"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]},
-        {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses", "resourceslices"], "verbs": ["list"]},
-        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["deviceclasses", "devicetaintrules", "resourceslices"],
+            "verbs": ["list"],
+        },
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get", "list"]},
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaimtemplates"], "verbs": ["get"]},
     ]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from topomend.discover import Discovery
+from topomend.discover.assemble import Discovery
 from topomend.wire.published.node_topology import node_topology, status_of
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from topomend.discover import allocations as allocations_module
 from topomend.discover.allocations import AllocationReader
+from topomend.discover.pod_names import PodNames
 from topomend.model.bitmask import mask_of
-from topomend.model.node_state import ContainerAllocation, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, PodAllocation
 from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 
 from .machines import Lister, container, cpu_state, pod, serving, write_state
@@ -133,11 +134,100 @@ def test_a_pod_that_holds_nothing_is_known_and_not_taken_for_one_that_comes_late
 def test_pods_that_hold_the_same_may_be_taken_for_each_other_and_either_may_end(
     kubelet: Kubelet, reader: AllocationReader
 ) -> None:
-    reader._names = {"u1": ("default", "second"), "u2": ("default", "first")}
+    reader._names = PodNames({"u1": ("default", "second"), "u2": ("default", "first")})
     kubelet.shows(pod("second", container("main", [1])))
     kubelet.keep(u2={"main": "1"})
     kubelet.admit(u2=["main"])
     assert [(allocation.name, allocation.uid) for allocation in reader.read().pods] == [("second", "u2")]
+
+
+@pytest.mark.parametrize("order", [("wide", "narrow"), ("narrow", "wide")], ids=" first, then ".join)
+@pytest.mark.parametrize("uids", [("u1", "u2"), ("u2", "u1")], ids=" before ".join)
+def test_of_two_new_pods_the_one_with_fewer_containers_is_not_taken_for_the_other(
+    order: tuple[str, str], uids: tuple[str, str], kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    names = {"narrow": ["main"], "wide": ["main", "beside"]}
+    of_uid = {"u1": names["narrow"], "u2": names["wide"]}
+    kubelet.shows(*(pod(each, *(container(name, memory={0: 1 << 30}) for name in names[each])) for each in order))
+    keep_memory(kubelet, **{uid: of_uid[uid] for uid in uids})
+    kubelet.admit(**of_uid)
+    allocations = reader.read()
+    assert allocations.reason == ""
+    assert [(active.name, active.uid) for active in allocations.pods] == [("narrow", "u1"), ("wide", "u2")]
+
+
+def test_a_new_pod_is_not_taken_for_one_that_ended_and_is_listed_no_more(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    """It has no folder yet, and the other one still has."""
+    kubelet.shows(pod("old", container("main", [1, 2], memory={0: 1 << 30})))
+    kubelet.keep(u1={"main": "1-2"})
+    keep_memory(kubelet, "u1")
+    (kubelet.folder / "pods" / "u1").mkdir(parents=True)
+    assert [active.uid for active in reader.read(lists_ended=True).pods] == ["u1"]
+    kubelet.keep()
+    kubelet.shows(pod("new", container("main", memory={0: 1 << 30})))
+    keep_memory(kubelet, "u1", "u2")
+    assert [(active.name, active.uid) for active in reader.read(lists_ended=True).pods] == [("new", "u2")]
+
+
+def _show_alike(kubelet: Kubelet, **uids: str) -> None:
+    """Pods by name that hold the same memory, listed in this order; the files have their uids in alphabetical order."""
+    kubelet.shows(*(pod(name, container("main", memory={0: 1 << 30})) for name in uids))
+    keep_memory(kubelet, *sorted(uids.values()))
+    kubelet.admit(**{uid: ["main"] for uid in sorted(uids.values())})
+
+
+def _uids(reader: AllocationReader) -> dict[str, str]:
+    allocations = reader.read()
+    assert allocations.reason == ""
+    return {active.name: active.uid for active in allocations.pods}
+
+
+def test_which_of_two_pods_that_came_together_and_hold_the_same_has_which_uid_is_not_claimed(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    _show_alike(kubelet, a="u1", b="u2", c="u3")
+    assert _uids(reader) == {"a": "", "b": "", "c": ""}
+    assert reader.read() is reader.read()
+
+
+def test_a_pod_that_came_later_than_another_that_holds_the_same_has_its_own_uid(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    _show_alike(kubelet, a="u2")
+    assert _uids(reader) == {"a": "u2"}
+    _show_alike(kubelet, a="u2", b="u1")
+    assert _uids(reader) == {"a": "u2", "b": "u1"}
+
+
+@pytest.mark.parametrize("uids", [("u1", "u2"), ("u2", "u1")], ids=" and ".join)
+@pytest.mark.parametrize("others", [{}, {"c": "u3"}, {"a": "u3"}], ids=["alone", "with another", "after a new one"])
+def test_once_one_of_two_pods_that_hold_the_same_is_gone_the_others_uid_is_known(
+    uids: tuple[str, str], others: dict[str, str], kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    """Also where another comes in the same poll; but of that ended pod's name, it could have either uid."""
+    _show_alike(kubelet, a=uids[0], b=uids[1])
+    assert _uids(reader) == {"a": "", "b": ""}
+    _show_alike(kubelet, b=uids[1], **others)
+    is_certain = "a" not in others
+    expected = {"b": uids[1], **others}
+    assert _uids(reader) == (expected if is_certain else dict.fromkeys(expected, ""))
+    _show_alike(kubelet, b=uids[1], d="u4")
+    assert _uids(reader) == {"b": uids[1], "d": "u4"}
+
+
+def test_an_ended_pod_whose_entry_is_still_there_leaves_the_other_ones_uid_unknown_until_its_folder_is_gone(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    for uid in ("u1", "u2"):
+        (kubelet.folder / "pods" / uid).mkdir(parents=True)
+    _show_alike(kubelet, a="u1", b="u2")
+    assert _uids(reader) == {"a": "", "b": ""}
+    kubelet.shows(pod("b", container("main", memory={0: 1 << 30})))
+    assert _uids(reader) == {"b": ""}
+    (kubelet.folder / "pods" / "u1").rmdir()
+    assert _uids(reader) == {"b": "u2"}
 
 
 def test_a_pod_whose_folder_is_gone_holds_nothing_any_more(kubelet: Kubelet, reader: AllocationReader) -> None:
@@ -229,15 +319,17 @@ def _end(kubelet: Kubelet, uid: str, devices: bool) -> None:
     """The pod has ended: its CPUs are free, and the files keep its memory and devices until the next admission."""
     kubelet.shows(pod("p", container("main", memory={0: 1 << 30})))
     kubelet.keep()
-    _keep_memory(kubelet, uid)
+    keep_memory(kubelet, uid)
     if devices:
         entry = {"PodUID": uid, "ContainerName": "main", "ResourceName": "vendor.com/gpu", "DeviceIDs": {"0": ["g"]}}
         write_state(kubelet.folder, DEVICE_STATE, {"Data": {"PodDeviceEntries": [entry]}, "Checksum": 7})
 
 
-def _keep_memory(kubelet: Kubelet, uid: str) -> None:
+def keep_memory(kubelet: Kubelet, *uids: str, **pods: list[str]) -> None:
+    """Memory of NUMA node 0 by uid and container; of a uid alone, of its container main."""
     block = {"numaAffinity": [0], "type": "memory", "size": 1 << 30}
-    entries = {uid: {"main": [block]}}
+    held = pods | {uid: ["main"] for uid in uids}
+    entries = {uid: {name: [block] for name in names} for uid, names in held.items()}
     content = {"policyName": "Static", "machineState": {}, "entries": entries, "checksum": 7}
     write_state(kubelet.folder, MEMORY_STATE, content)
 
@@ -253,7 +345,7 @@ def test_a_pod_that_is_listed_without_its_devices_has_ended(kubelet: Kubelet, re
 def test_a_pod_that_lost_its_cpus_has_ended(kubelet: Kubelet, reader: AllocationReader) -> None:
     kubelet.shows(pod("p", container("main", [1, 2], memory={0: 1 << 30})))
     kubelet.keep(u1={"main": "1-2"})
-    _keep_memory(kubelet, "u1")
+    keep_memory(kubelet, "u1")
     assert [active.uid for active in reader.read(lists_ended=True).pods] == ["u1"]
     _end(kubelet, "u1", devices=False)
     allocations = reader.read(lists_ended=True)

@@ -6,20 +6,21 @@ import pytest
 from tests.builders import kubelet_settings, pod_allocation
 
 from topomend.discover.allocations import Allocations
-from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.assemble import Discovery, assemble
+from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import StateFiles
 from topomend.model.bitmask import format_id_list, mask_of
-from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages
-from topomend.model.node_state import (
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     MemoryBlock,
     NUMANodeMemory,
     PodAllocation,
 )
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.startup.state.restore import CPU_STATE, MEMORY_STATE
 
 GIB = 1 << 30

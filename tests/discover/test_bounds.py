@@ -6,7 +6,7 @@ import pytest
 
 from topomend.discover.allocations import AllocationReader
 from topomend.discover.bounds import why_implausible
-from topomend.model.node_state import (
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,

@@ -13,13 +13,13 @@ from tests.closed_folder import closed
 from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
-from topomend.discover import discover
 from topomend.discover.capture import MAX_UNPACKED, Capture, NotACapture, capture
 from topomend.discover.capture import unpack as unpack_archive
+from topomend.discover.discover import discover
 from topomend.model.machine import PCIDevice, PCILink
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.shape import parse_shape
 from topomend.sandbox import Sandbox
-from topomend.sandbox.machine_files import write_machine
+from topomend.sandbox.node.machine_files import write_machine
 
 PORT = PCIDevice("0000:00:01.0", 0x060400, 0x8086, 0x2030, numa_node=1, driver="pcieport")
 NIC = PCIDevice(

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from tests.deploy.schema import complaints
 from tests.discover.documents import object_of
 
-from topomend.discover import Discovery, discover
+from topomend.discover.assemble import Discovery
+from topomend.discover.discover import discover
 from topomend.model.condition import Condition
 from topomend.model.machine import Machine, PCIDevice, PCILink
-from topomend.model.shape import parse_shape
-from topomend.sandbox.machine_files import write_machine
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 from topomend.wire.published.node_topology import read_node_topology
 
 SCHEMA = crd_schema("nodetopologies")["properties"]["status"]

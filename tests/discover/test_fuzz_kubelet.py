@@ -22,12 +22,13 @@ from tests.discover.test_state_files import DEVICES, MEMORY
 from topomend.discover import allocations
 from topomend.discover import podresources_pb2 as messages
 from topomend.discover.allocations import AllocationReader
-from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.assemble import Discovery, assemble
+from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.kube.kubelet_client import Configz
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.model.shapes.shape import parse_shape
 from topomend.publish.bounded import bounded, size_of
 from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from topomend.wire.published.node_topology import MAX_STATUS_BYTES, node_topology, read_node_topology, status_of

@@ -14,7 +14,7 @@ from topomend.discover.kubelet_config import (
     read_kubelet_config,
 )
 from topomend.model.bitmask import mask_of
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.replay.gates import NEWEST_MINOR, OLDEST_MINOR, read_gates
 
 HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}

@@ -3,15 +3,15 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.discover.kubelet_config.test_kubelet_process import process
 from tests.discover.test_kubelet_config import HEAD, config
-from tests.discover.test_kubelet_process import process
 
 from topomend.discover import kubelet_settings
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN, VERSION_UNKNOWN, SettingsReader, WrittenConfig
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
 from topomend.kube.kubelet_client import Configz
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 
 
 class Kubelet:

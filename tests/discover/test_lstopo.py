@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.discover.lstopo import LSTOPO, NAMES, Reading, read_with_lstopo
 
-from topomend.discover import read_host
+from topomend.discover.host import read_host
 from topomend.model.bitmask import CPUSet, format_id_list
 from topomend.model.machine import Machine, PCIDevice, PCILink
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.shape import parse_shape
 from topomend.sandbox import Sandbox
-from topomend.sandbox.machine_files import write_machine
+from topomend.sandbox.node.machine_files import write_machine
 
 pytestmark = pytest.mark.skipif(LSTOPO is None, reason="no lstopo on this machine: apt-get install hwloc")
 
@@ -193,8 +193,8 @@ def test_a_machine_with_holes_offline_cpus_and_memory_alone_is_what_lstopo_reads
     offline = made.cpus_of_numa_node[1] | 1 << 5
     online = (replace(core, numa_node=core.numa_node * 3, threads=core.threads & ~offline) for core in made.cores)
     port = PCIDevice("0000:00:01.0", 0x060400, 0x8086, 0x2030, numa_node=6)
-    gpu = replace(
-        port, address="0000:01:00.0", pci_class=0x030200, path=(port.address,), link=PCILink(8.0, 8, 16.0, 16)
+    gpu = port._replace(
+        address="0000:01:00.0", pci_class=0x030200, path=(port.address,), link=PCILink(8.0, 8, 16.0, 16)
     )
     machine = replace(
         made,

@@ -16,14 +16,15 @@ from verify.oracle.generate import random_case
 from verify.oracle.saved import saved_fields, written
 
 from topomend.discover.allocations import join
-from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.assemble import Discovery, assemble
+from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.pod_resources.pod_resources import PodResources
 from topomend.discover.state_files import read_files, read_state
-from topomend.model.node_state import NodeState, PodAllocation
+from topomend.model.nodes.node_state import NodeState, PodAllocation
 from topomend.replay.admission import admit, release
 from topomend.replay.container_manager import ContainerManager, start
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 CASES = 60
 

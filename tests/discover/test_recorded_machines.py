@@ -11,7 +11,7 @@ import pytest
 from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
-from topomend.discover import discover
+from topomend.discover.discover import discover
 from topomend.wire.published.node_topology import read_node_topology
 
 BROKEN = {

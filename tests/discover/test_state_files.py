@@ -6,7 +6,7 @@ import pytest
 
 from topomend.discover.state_files import FILES, MAX_BYTES, KubeletState, StateUnreadable, fingerprint, read_state
 from topomend.model.bitmask import mask_of
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
+from topomend.model.nodes.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
 from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 
 from .machines import cpu_state, write_state

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from topomend.discover import discover
-from topomend.model.shape import parse_shape
-from topomend.sandbox.machine_files import write_machine
+from topomend.discover.discover import discover
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 
 HEAD = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncpuManagerPolicy: static\n"
 MEMORY = 'reservedSystemCPUs: "0"\nmemoryManagerPolicy: Static\nevictionHard: {memory.available: 100Mi}\n'

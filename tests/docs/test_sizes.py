@@ -7,7 +7,7 @@ from tests.clusters import ROOT
 
 DOCS = ROOT / "docs"
 
-GENERATED = {DOCS / "reference.md", *(DOCS / "reference").glob("*.md")}
+GENERATED = {DOCS / "reference.md", *(DOCS / "reference" / f"{name}.md" for name in ("alerts", "checks", "machines"))}
 """Pages to look things up in, as long as the code has names; tests/verify/reference compares them with the code."""
 
 PAGES = sorted({ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")} - GENERATED)
@@ -36,6 +36,6 @@ def test_the_pages_for_users_are_short_together() -> None:
 
 def test_every_page_is_behind_a_door() -> None:
     """A page elsewhere would escape the limit for users."""
-    doors = {*DOORS_OF_USERS, "security", "contribute", "decisions"}
-    elsewhere = {page for page in PAGES if page.is_relative_to(DOCS) and page.parent.name not in doors}
+    doors = {*DOORS_OF_USERS, "security", "contribute", "decisions", "reference"}
+    elsewhere = {page for page in PAGES if page.is_relative_to(DOCS) and page.relative_to(DOCS).parts[0] not in doors}
     assert elsewhere == {DOCS / "README.md"}

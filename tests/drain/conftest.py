@@ -25,8 +25,8 @@ from topomend.drain.leftovers import leftovers
 from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.kube.errors import APIError, NotFound
 from topomend.relaunch import manifest
-from topomend.sandbox.build import ensure_binary
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
+from topomend.sandbox.releases.build import ensure_binary
 from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, PLACEHOLDER_GATE, RELAUNCH, RELAUNCH_FINALIZER
 from topomend.wire.relaunch_record import manifest_status, record_name
 
@@ -35,8 +35,17 @@ STEERED, DENIED = "steered", "denied"
 PARAMETERS = ((BRAKES, "topomend-brake"), (STEERINGS, "topomend-steer"))
 KUBELET_SECONDS = 3.0
 """How long a kubelet may take to give a removed pod's CPUs back."""
+LOOK_SECONDS = 0.25
+"""How often the process of a pod looks whether that has ended."""
 READY_GATE = "example.com/ready"
 LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
+HURRIED = """\
+from topomend.cli.kubectl_numa import main
+from topomend.drain import drain, operators
+
+drain.IN_FORCE_SECONDS = operators.RENEW_DEADLINE_SECONDS = 1.0
+main()
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ class Replica:
 
     def _end_with_the_pod(self) -> None:
         is_ready = False
-        while not self._ended.wait(0.1):
+        while not self._ended.wait(LOOK_SECONDS):
             is_ready = is_ready or self._tell_ready()
             with suppress(APIError):
                 try:
@@ -228,15 +237,20 @@ class Installed:
 
         return stop
 
-    def drain(self, *flags: str, kubeconfig: Path | None = None) -> Drained:
-        process = self.start_drain(*flags, kubeconfig=kubeconfig)
+    def drain(self, *flags: str, kubeconfig: Path | None = None, hurries: bool = False) -> Drained:
+        process = self.start_drain(*flags, kubeconfig=kubeconfig, hurries=hurries)
         out, _ = process.communicate(timeout=240)
         print(f"drain {' '.join(flags)}: {process.returncode}\n{out}")
         return Drained(process.returncode, tuple(out.splitlines()))
 
-    def start_drain(self, *flags: str, kubeconfig: Path | None = None) -> "subprocess.Popen[str]":
+    def start_drain(
+        self, *flags: str, kubeconfig: Path | None = None, hurries: bool = False
+    ) -> "subprocess.Popen[str]":
+        """The command as it is installed. With ``hurries`` it waits for a second where it waits for what others may
+        still write: for a test in which nobody does, or that shows something else."""
+        program = [sys.executable, "-c", HURRIED] if hurries else [Path(sys.executable).with_name("kubectl-numa")]
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("kubectl-numa")), "drain", *flags],
+            [*program, "drain", *flags],
             env={**os.environ, "KUBECONFIG": str(kubeconfig or self.cluster.sandbox.kubeconfig)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -48,7 +48,7 @@ def test_a_parameter_that_somebody_deletes_is_made_again_by_any_replica(installe
     resource, name = PARAMETERS[1]
     installed.replicas[0].end()
     installed.cluster.client.delete(resource, name, SYSTEM, uid=installed.uid(PARAMETERS[1]))
-    eventually("it to be made again", lambda: installed.exists(PARAMETERS[1]), 15)
+    eventually("it to be made again", lambda: installed.exists(PARAMETERS[1]), 30)
 
 
 def _running(installed: Installed) -> set[str]:

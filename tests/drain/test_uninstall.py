@@ -73,11 +73,11 @@ def test_drain_then_delete(loaded: Installed) -> None:
     assert drained.lines[-1].startswith("drained: ")
     loaded.assert_nothing_is_left_or_lost()
     assert all(replica.operator.process.poll() is not None for replica in loaded.replicas)
-    assert loaded.drain().lines == ("drained: nothing to do",)
+    assert loaded.drain(hurries=True).lines == ("drained: nothing to do",)
     deleting = loaded.start_delete()
     out, _ = deleting.communicate(timeout=240)
     assert deleting.returncode == 0, out
-    assert loaded.drain().lines == ("drained: nothing to do",)
+    assert loaded.drain(hurries=True).lines == ("drained: nothing to do",)
     loaded.cluster.create(pod("after", 1))
     assert [leftover for leftover in loaded.pods() if leftover.any] == []
 
@@ -97,7 +97,7 @@ def test_delete_then_drain(loaded: Installed) -> None:
     loaded.assert_nothing_is_left_or_lost()
     out, _ = deleting.communicate(timeout=240)
     assert deleting.returncode == 0, out
-    assert loaded.drain().code == 0
+    assert loaded.drain(hurries=True).code == 0
 
 
 def test_drain_after_the_operator_was_killed(loaded: Installed) -> None:
@@ -109,7 +109,7 @@ def test_drain_after_the_operator_was_killed(loaded: Installed) -> None:
 
 
 def test_what_cannot_be_done_is_left_with_its_reason_and_done_by_the_next_drain(loaded: Installed) -> None:
-    drained = loaded.drain("--timeout", "10")
+    drained = loaded.drain("--timeout", "10", hurries=True)
     assert drained.code == 1
     (left,) = [line for line in drained.lines if line.startswith("not drained: ")]
     assert left.startswith(f"not drained: relaunch {DENIED}/lost-")
@@ -162,7 +162,7 @@ def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None
     waiting["spec"]["schedulingGates"] = [{"name": RELAUNCH_GATE}]
     claimed = pod("claimed", 1, finalizers=[RELAUNCH_FINALIZER], annotations={RECORD_ANNOTATION: "claimed-0123456789"})
     made = [cluster.create(content) for content in (gated, waiting, claimed)]
-    drained = installed.drain()
+    drained = installed.drain(hurries=True)
     assert drained.code == 0
     assert [leftover for leftover in installed.pods() if leftover.any] == []
     assert cluster.get("gated")["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
@@ -172,7 +172,7 @@ def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None
     assert [cluster.get(content["metadata"]["name"])["metadata"]["uid"] for content in made] == [
         content["metadata"]["uid"] for content in made
     ]
-    assert installed.drain().lines == ("drained: nothing to do",)
+    assert installed.drain(hurries=True).lines == ("drained: nothing to do",)
 
 
 def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(installed: Installed) -> None:
@@ -181,7 +181,7 @@ def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(instal
     stranger = installed.start_stranger()
     try:
         eventually("it to lead", lambda: "this operator leads" in stranger.text(), 60)
-        drained = installed.drain()
+        drained = installed.drain(hurries=True)
         assert drained.code == 1
         assert any(line.startswith("not drained: operator elsewhere: ") for line in drained.lines)
         eventually("it to see that it no longer leads", lambda: "no longer leads" in stranger.text())
@@ -205,7 +205,7 @@ def test_a_drain_waits_for_an_operator_that_is_still_ending(installed: Installed
         _own_again(installed, ending)
         return draining.poll() is None
 
-    consistently("the drain", owns_and_drains, 2 * IN_FORCE_SECONDS)
+    consistently("the drain", owns_and_drains, IN_FORCE_SECONDS + 3)
     installed.cluster.client.merge(PODS, "ending", {"metadata": {"finalizers": None}}, SYSTEM)
     out, _ = draining.communicate(timeout=240)
     assert draining.returncode == 0, out
@@ -245,7 +245,7 @@ def _crd(installed: Installed) -> dict[str, dict[str, str]]:
 
 def test_a_drain_deletes_whatever_acts_on_new_pods(installed: Installed) -> None:
     client = installed.cluster.client
-    assert installed.drain().code == 0
+    assert installed.drain(hurries=True).code == 0
     for resource in (MUTATING_WEBHOOKS, MUTATING_ADMISSION_POLICY_BINDINGS):
         assert not client.list(resource, labels="app.kubernetes.io/name=topomend").items
     eventually("the policies to follow", lambda: not client.list(MUTATING_ADMISSION_POLICIES).items, COLLECTOR_SECONDS)

@@ -11,8 +11,8 @@ from tests.builders import node_state, pod
 from topomend.explain.cause import Cause, Kind
 from topomend.explain.explanation import cause_of, explain
 from topomend.explain.remedy import remedy_of
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,8 +4,8 @@ from tests.builders import node_state, pod
 
 from topomend.explain.cause import Kind
 from topomend.explain.explanation import cause_of
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit
 
 NINE = "numa:9 cores:8 memory:8Gi"

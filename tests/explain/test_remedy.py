@@ -6,8 +6,8 @@ from tests.builders import TWO_NUMA_NODES, node_state, pod, running
 
 from topomend.explain.nearest.nearest_amounts import NearestAmount
 from topomend.explain.remedy import MAX_ENDS, Remedy, changed_pod, remedy_of
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit, is_admitted, release
 
 GIB = 1 << 30

@@ -7,8 +7,8 @@ from verify.nearest.counterfactual import RefusedPod
 from verify.nearest.remedies import wrong_remedies
 
 from topomend.explain.remedy import Remedy, remedy_of
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit
 
 HALF_CORES = "0,4,8,24,12,28"

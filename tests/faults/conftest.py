@@ -1,6 +1,5 @@
 """One sandbox for all faults, and operators side by side: each behind a proxy of its own, in a namespace of its own."""
 
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +12,11 @@ from tests.clusters import NODE_B, Cluster, events_of
 from tests.faults.proxy import Proxy
 from tests.operator_process import Operator
 from tests.refusing_node import refused_pod, refusing_cluster
-from tests.waiting import eventually
+from tests.waiting import awake, eventually
 
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import NotFound
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 
 
 class Scene:
@@ -89,7 +88,7 @@ class Scene:
 
     def runs_anew(self, old: dict[str, Any], seconds: float) -> float:
         """Wait until a refused pod runs on numa-b, on a busy machine longer than ``seconds``; how long that took."""
-        begun = time.monotonic()
+        begun = awake()
         name = old["metadata"]["name"]
 
         def is_new() -> dict[str, Any] | None:
@@ -101,7 +100,7 @@ class Scene:
             )
 
         replacement = eventually(f"{name} to run again", is_new, seconds)
-        took = time.monotonic() - begun
+        took = awake() - begun
         assert replacement["spec"]["nodeName"] == NODE_B
         eventually("the record to end", lambda: self.step(name) == "Launched")
         assert "finalizers" not in self.get(name)["metadata"]

@@ -181,7 +181,7 @@ def _quota(scene: Scene) -> Callable[[], object]:
     client = scene.cluster.client
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     made = client.create(QUOTAS, quota, scene.namespace)
-    eventually("the quota to bind, once its controller has counted", lambda: _is_denied(scene, pod("probe", 1)), 12)
+    eventually("the quota to bind, once its controller has counted", lambda: _is_denied(scene, pod("probe", 1)))
     return lambda: client.delete(QUOTAS, "none", scene.namespace, uid=uid_of(made))
 
 
@@ -189,7 +189,7 @@ def _pod_security(scene: Scene) -> Callable[[], object]:
     """Allow only pods that ask for less than ours do; returned is what allows ours again."""
     client, label = scene.cluster.client, "pod-security.kubernetes.io/enforce"
     client.merge(NAMESPACES, scene.namespace, {"metadata": {"labels": {label: "restricted"}}})
-    eventually("the label to bind", lambda: _is_denied(scene, pod("probe", 1)), 12)
+    eventually("the label to bind", lambda: _is_denied(scene, pod("probe", 1)))
     return lambda: client.merge(NAMESPACES, scene.namespace, {"metadata": {"labels": {label: None}}})
 
 
@@ -257,7 +257,7 @@ def test_a_namespace_that_ends_is_not_held_up(step: str, scene_of: Callable[[str
 
     def end_namespace() -> None:
         client.delete(NAMESPACES, scene.namespace, uid=uid)
-        eventually("its end to be known", lambda: _is_denied(scene, pod("probe", 1)), 12)
+        eventually("its end to be known", lambda: _is_denied(scene, pod("probe", 1)))
 
     ended = at(scene, step, BEFORE, end_namespace)
     scene.start()

@@ -32,10 +32,10 @@ import pytest
 from tests.clusters import Cluster, pod
 from tests.faults.conftest import Scene, uid_of
 from tests.faults.proxy import Answer, HangUp, Request, failure, status_of
-from tests.waiting import consistently, eventually, stretched
+from tests.waiting import awake, consistently, eventually, stretched
 
 from topomend.kube.client import LEASES, NODE_TOPOLOGIES, NODES
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec
 
 pytestmark = [pytest.mark.cluster]
@@ -63,7 +63,7 @@ def test_a_stream_that_is_cut_is_up_again_within_seconds(scene_of: Callable[[str
     for number in range(3):
         assert scene.proxy.cut() >= 4
         refused = scene.refuse(f"train-{number}")
-        assert scene.runs_anew(refused, 15) < stretched(SOON)
+        assert scene.runs_anew(refused, 20) < stretched(SOON)
     scene.is_well()
 
 
@@ -83,14 +83,14 @@ def test_what_was_deleted_during_a_gap_that_ended_in_a_410_holds_no_place(
         assert scene.proxy.stall("pods") == 1
         scene.remove("ghost")
         assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
-        eventually("its place to be free", lambda: _largest_hole(scene) == 39, SOON)
+        eventually("its place to be free", lambda: _largest_hole(scene) == 39, 20)
     finally:
         for resource in (NODES, NODE_TOPOLOGIES):
             content = lopsided.client.get(resource, "numa-c")
             lopsided.client.delete(resource, "numa-c", uid=uid_of(content))
         lopsided.states.pop("numa-c", None)
     refused = scene.refuse("train")
-    scene.runs_anew(refused, 15)
+    scene.runs_anew(refused, 20)
     scene.is_well()
 
 
@@ -111,10 +111,10 @@ def test_no_stream_begins_without_a_list_and_a_list_that_breaks_off_hides_nothin
     scene.proxy.rules.append(break_off)
     assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
     refused = scene.refuse("train")
-    scene.runs_anew(refused, 15)
+    scene.runs_anew(refused, 20)
     eventually("both lists to be broken off, and another to be asked for", lambda: _begun(scene) > 3)
     again = scene.refuse("after")
-    scene.runs_anew(again, 15)
+    scene.runs_anew(again, 20)
     assert not [request for request in scene.proxy.asked if "sendInitialEvents" in request.query]
     scene.is_well()
 
@@ -135,10 +135,10 @@ def test_a_list_that_is_answered_with_410_is_asked_for_anew(page: str, scene_of:
     scene.proxy.rules.append(expire)
     scene.proxy.end("pods", _line(_error(410, "Expired")))
     refused = scene.refuse("train")
-    scene.runs_anew(refused, 15)
+    scene.runs_anew(refused, 20)
     eventually("the fault to have happened", lambda: len(refusals) == 2)
     again = scene.refuse("after")
-    scene.runs_anew(again, 15)
+    scene.runs_anew(again, 20)
     scene.is_well()
 
 
@@ -150,7 +150,7 @@ def test_an_error_event_of_any_kind_is_survived(scene_of: Callable[[str], Scene]
         eventually("one stream of pods", lambda: len(scene.proxy.streams("pods")) == 1)
         assert scene.proxy.end("pods", _line(_error(code, reason))) == 1
         refused = scene.refuse(f"train-{code}")
-        scene.runs_anew(refused, 15)
+        scene.runs_anew(refused, 20)
     assert scene.operator.text().count("pods are not watched") == 3
     scene.is_well()
 
@@ -161,7 +161,7 @@ def test_half_a_line_and_then_the_end_is_survived(scene_of: Callable[[str], Scen
     scene.start()
     assert scene.proxy.end("pods", _line(_error(410, "Expired"))[:30]) == 1
     refused = scene.refuse("train")
-    scene.runs_anew(refused, 15)
+    scene.runs_anew(refused, 20)
     eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
     assert scene.operator.text().count("pods are not watched") == 1
     scene.is_well()
@@ -183,7 +183,7 @@ def test_an_event_that_cannot_be_handled_hides_no_other_and_is_made_up_for(scene
     scene.start("--relist-seconds=8")
     hidden = scene.refuse("garbled")
     seen = scene.refuse("train")
-    assert scene.runs_anew(seen, 15) < stretched(SOON)
+    assert scene.runs_anew(seen, 20) < stretched(SOON)
     scene.runs_anew(hidden, 20)
     assert garbled
     scene.is_well()
@@ -266,7 +266,7 @@ def test_stale_answers_lead_to_nothing_wrong(scene_of: Callable[[str], Scene]) -
     refused = scene.refuse("train")
     time.sleep(5)
     until[0] = time.monotonic()
-    scene.runs_anew(refused, 15)
+    scene.runs_anew(refused, 20)
     assert [url for url in served if "/pods/train" in url or "/relaunches/" in url]
     scene.is_well()
 
@@ -298,10 +298,10 @@ def _stall(scene: Scene) -> None:
     scene.start()
     time.sleep(3)  # the relist that follows the streams' first lists is over
     assert scene.proxy.stall() >= 4
-    stalled = time.monotonic()
+    stalled = awake()
     refused = scene.refuse("train")
     scene.runs_anew(refused, 90)
-    took = time.monotonic() - stalled
+    took = awake() - stalled
     print(f"stalled to run, s: {took:.1f}")
     assert 40 < took < stretched(75), "70 s after the last that a watch has brought, which came before the stall"
     scene.is_well()
@@ -391,7 +391,7 @@ def _retried(scene: Scene) -> None:
     refused = scene.refuse("train")
     time.sleep(24.0)  # by its own delays it would be retried after 20 s and after 41 s
     away[0] = False
-    took = scene.runs_anew(refused, SOON)
+    took = scene.runs_anew(refused, 12)
     print(f"answered to run, s: {took:.1f}")
     scene.is_well()
 

@@ -23,9 +23,9 @@ from tests.waiting import consistently, eventually
 
 from topomend.gating.installer import NO_WEBHOOK
 from topomend.kube.client import DEPLOYMENTS, MUTATING_ADMISSION_POLICIES, NAMESPACES, connect
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 from topomend.wire.group import CREATOR_ANNOTATION, FIT_GATE, STEER_LABEL
 
 pytestmark = pytest.mark.cluster

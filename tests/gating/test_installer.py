@@ -36,7 +36,7 @@ from topomend.kube.errors import TooManyRequests, Unanswered
 from topomend.runtime.http.server import Page
 from topomend.runtime.http.webhook_server import Answers
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 from topomend.wire import group
 
 pytestmark = pytest.mark.cluster
@@ -144,7 +144,7 @@ def another_api_server(sandbox: Sandbox, folder: Path) -> Iterator[Path]:
         yield kubeconfig
     finally:
         process.kill()  # it would wait for its watches to end
-        process.wait(30)
+        process.wait(60)
 
 
 def _answers(admin: API) -> bool:

@@ -15,7 +15,7 @@ from topomend.gating import parameters as parameters_module
 from topomend.gating.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
 from topomend.kube.client import BRAKES, STEERINGS, Client, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import BRAKE, BRAKE_NAME, STEERING, STEERING_NAME
 

@@ -142,8 +142,9 @@ def test_a_port_that_refuses_is_no_answer(client_of: ClientOf) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]  # which nobody else gets meanwhile
-        with pytest.raises(Unanswered, match=r"GET /api/v1/nodes/n1: .*refused"):
+        with pytest.raises(Unanswered, match=r"GET /api/v1/nodes/n1: .*refused") as raised:
             client_of(port).node("n1")
+    assert raised.value.why.startswith("no answer from "), "people know of no request"
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "a: [", "clusters: 3", "kind: Config\ncurrent-context: gone\n"])

@@ -30,6 +30,7 @@ from topomend.kube.client import (
 from topomend.kube.connection import access
 from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.errors import Conflict, Gone, NotPermitted, Unanswered
+from topomend.wire.shapes import BoundPod
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,15 @@ def test_a_path_names_group_namespace_and_object_and_no_name_leaves_its_place(pa
     assert path == expected
 
 
+@pytest.mark.parametrize("answer", [(404, b"404 page not found"), (200, b"")], ids=["not found", "nothing"])
+def test_a_group_that_is_not_served_has_no_schemas(
+    client: Client, server: APIServer, answer: tuple[int, bytes]
+) -> None:
+    """The API server answers with nothing for a moment after the group's last kind was deleted."""
+    server.answers.append(answer)
+    assert client.schemas("topomend.io/v1alpha1") == {}
+
+
 # Lists
 
 
@@ -183,6 +193,21 @@ def test_a_reader_may_leave_objects_out(client: Client, server: APIServer) -> No
     server.answer(page("a", "b", more="token"), page("c"))
     reading = client.read(PODS, lambda content: [name] if (name := content["metadata"]["name"]) != "b" else [])
     assert (reading.items, reading.version) == (("a", "c"), "7")
+
+
+def test_objects_that_are_decoded_by_their_shape_may_have_a_reader_of_their_own(
+    client: Client, server: APIServer
+) -> None:
+    """The first page is whole, and so is the last object of any."""
+    for listed in (page("a", "b", more="token"), page("c", "d", "e")):  # as the API server writes them
+        server.answers.append((200, json.dumps(listed, separators=(",", ":")).encode()))
+    reading = client.read(
+        PODS,
+        lambda content: [content["metadata"]["name"]],
+        shape=BoundPod,
+        shaped_reader=lambda content: [f"shaped {content['metadata']['name']}"],
+    )
+    assert reading.items == ("a", "b", "shaped c", "shaped d", "e")
 
 
 def test_a_page_has_as_many_objects_as_the_size_of_those_before_allows(client: Client, server: APIServer) -> None:

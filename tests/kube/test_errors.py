@@ -70,7 +70,9 @@ def test_of_too_many_requests_those_about_the_object_are_told_from_those_of_the_
     assert error.retry_after == 3.0
 
 
-@pytest.mark.parametrize("body", [b"", b"Bad\nGateway", b"[]", b"\xff", '{"reason": 5}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"Bad\nGateway", b"[]", b"\xff", '{"reason": 5}', b"[" * 100_000 + b"]" * 100_000]
+)
 def test_an_answer_that_is_no_status_is_reported_in_one_line(body: bytes | str) -> None:
     assert "\n" not in str(errors.refused(502, body))
 
@@ -87,6 +89,12 @@ def test_a_lost_answer_and_any_other_error_ask_for_no_time() -> None:
 @pytest.mark.parametrize("status", [200, 201])
 def test_a_success_is_its_object(status: int) -> None:
     assert errors.answered(status, b'{"kind": "Pod"}', "GET /") == {"kind": "Pod"}
+
+
+def test_a_success_may_be_nested_deeply() -> None:
+    """As a ResourceClaim is whose user wrote such parameters."""
+    body = b'{"deep": ' + b"[" * 5_000 + b"]" * 5_000 + b', "kind": "ResourceClaim"}'
+    assert errors.answered(200, body, "GET /")["kind"] == "ResourceClaim"
 
 
 @pytest.mark.parametrize("status", [301, 404, 500])

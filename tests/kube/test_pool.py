@@ -3,6 +3,9 @@
 The servers are real ones. What the agent says of those that do not answer is what the operator is to say.
 """
 
+import gc
+import socket
+import ssl
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,9 +28,10 @@ from topomend.kube.connection.tls import trusting, trusting_anybody
 from topomend.kube.connection.transport import Server
 from topomend.kube.errors import Unanswered, Untrusted
 from topomend.kube.official import Official
-from topomend.kube.pool import Pool
+from topomend.kube.pool import Connections, Pool
 
 SECONDS = 30.0
+Kind = type[Pool] | type[Official]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -72,19 +76,19 @@ def recording(answer: bytes = OK) -> Iterator[Recorder]:
 
 
 @pytest.fixture(params=[Pool, Official])
-def kind(request: pytest.FixtureRequest) -> type[Pool]:
+def kind(request: pytest.FixtureRequest) -> Kind:
     """Of the commands, and of the operator."""
-    made: type[Pool] = request.param
+    made: Kind = request.param
     return made
 
 
-def ask(pool: Pool, *headers: tuple[str, str]) -> tuple[int, bytes]:
+def ask(pool: Connections, *headers: tuple[str, str]) -> tuple[int, bytes]:
     with pool.response("GET", "/a?b=c", None, headers, SECONDS) as response:
         return response.status, response.read()
 
 
 def test_requests_share_a_connection_until_the_certificate_is_replaced_or_the_client_is_closed(
-    kind: type[Pool],
+    kind: Kind,
 ) -> None:
     stamp = "first"
     with recording() as server:
@@ -103,7 +107,41 @@ def test_requests_share_a_connection_until_the_certificate_is_replaced_or_the_cl
     assert len({ports[0], ports[2], ports[4]}) == 3
 
 
-def test_a_request_under_way_is_finished_when_the_connections_are_closed(kind: type[Pool]) -> None:
+def test_a_server_may_take_longer_for_its_handshake_than_for_accepting_the_connection(authority: Authority) -> None:
+    """A busy API server: the system has accepted the connection for it."""
+    connect_seconds = 0.2
+
+    def serve(listener: socket.socket) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(authority.issue("127.0.0.1", "IP:127.0.0.1"))
+        accepted, _ = listener.accept()
+        threading.Event().wait(2 * connect_seconds)
+        with context.wrap_socket(accepted, server_side=True) as connection:
+            connection.recv(1 << 16)
+            connection.sendall(OK)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        server = Server("127.0.0.1", listener.getsockname()[1], partial(trusting, authority.certificate))
+        with closing(Pool(server, connect_seconds)) as pool:
+            assert ask(pool) == (200, b"{}")
+        thread.join()
+
+
+def test_idle_connections_end_with_a_client_that_nobody_closed(kind: Kind) -> None:
+    with recording() as server, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        holder: list[object] = [kind(Server("127.0.0.1", server.port, None), SECONDS)]
+        holder.append(holder)  # as an object that refers to itself
+        assert isinstance(holder[0], Pool | Official)
+        assert ask(holder[0]) == (200, b"{}")
+        del holder
+        gc.collect()
+    assert [each for each in caught if each.category is ResourceWarning] == []
+
+
+def test_a_request_under_way_is_finished_when_the_connections_are_closed(kind: Kind) -> None:
     with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
         with pool.response("GET", "/", None, (), SECONDS) as response:
             pool.close()
@@ -113,19 +151,51 @@ def test_a_request_under_way_is_finished_when_the_connections_are_closed(kind: t
     assert first != second
 
 
-def test_a_body_that_is_left_unread_is_not_taken_for_the_next_answer(kind: type[Pool]) -> None:
+def test_a_body_that_is_left_unread_is_not_taken_for_the_next_answer(kind: Kind) -> None:
     with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
         with pool.response("GET", "/", None, (), SECONDS):
             pass
         assert ask(pool) == (200, b"{}")
 
 
-def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new_connection(kind: type[Pool]) -> None:
+def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new_connection(kind: Kind) -> None:
     with recording(OK[:-1]) as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
         with pytest.raises(kind.FAILURES, match="IncompleteRead"):
             ask(pool)
         server.answer = OK
         assert ask(pool) == (200, b"{}")
+
+
+@pytest.mark.parametrize("read", ["read", "read1"])
+def test_an_answer_that_is_cut_short_is_a_failure_read_in_parts_too(read: str, kind: Kind) -> None:
+    with recording(OK[:-1]) as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
+        with pool.response("GET", "/", None, (), SECONDS) as response, pytest.raises(kind.FAILURES, match="Incomplete"):
+            list(iter(partial(getattr(response, read), 1), b""))
+        server.answer = OK
+        assert ask(pool) == (200, b"{}")
+
+
+def test_a_connection_that_the_server_has_ended_meanwhile_is_not_used_again(kind: Kind) -> None:
+    """It is no failure, and the request is sent once: it would be lost on the old connection."""
+    ended, asked = threading.Event(), list[bytes]()
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(1 << 16).split(b"\r\n")[0])
+                connection.sendall(OK)
+            ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        with closing(kind(Server("127.0.0.1", listener.getsockname()[1], None), SECONDS)) as pool:
+            assert ask(pool) == (200, b"{}")
+            assert ended.wait(SECONDS)
+            assert ask(pool) == (200, b"{}")
+        thread.join()
+    assert asked == [b"GET /a?b=c HTTP/1.1"] * 2
 
 
 @pytest.mark.parametrize(
@@ -137,13 +207,13 @@ def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new
     ],
     ids=["503", "429", "302"],
 )
-def test_a_request_is_sent_once_whatever_the_answer(answer: bytes, kind: type[Pool]) -> None:
+def test_a_request_is_sent_once_whatever_the_answer(answer: bytes, kind: Kind) -> None:
     with recording(answer) as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
         assert ask(pool) == (int(answer.split()[1]), b"{}")
     assert len(server.asked) == 1
 
 
-def test_headers_that_are_repeated_arrive_as_they_are_also_through_a_proxy_that_reads_them(kind: type[Pool]) -> None:
+def test_headers_that_are_repeated_arrive_as_they_are_also_through_a_proxy_that_reads_them(kind: Kind) -> None:
     groups = (("Impersonate-Group", "one, two"), ("Impersonate-Group", "three"))
     with recording() as server:
         there = Proxy("127.0.0.1", server.port, "Basic secret")
@@ -159,7 +229,7 @@ def test_headers_that_are_repeated_arrive_as_they_are_also_through_a_proxy_that_
 
 
 def test_a_proxy_of_the_environment_counts_only_where_the_server_has_it(
-    monkeypatch: pytest.MonkeyPatch, kind: type[Pool]
+    monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -173,7 +243,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def test_the_certificate_must_carry_the_certified_name_and_be_of_the_authority_of_now(
-    authority: Authority, tmp_path: Path, kind: type[Pool]
+    authority: Authority, tmp_path: Path, kind: Kind
 ) -> None:
     in_force = tmp_path / "in-force.crt"
     with serving(authority.issue("n1", "DNS:n1")) as server:
@@ -256,7 +326,7 @@ def test_all_say_the_same_of_a_server_that_does_not_answer(  # noqa: PLR0917  a 
     broken: Callable[[Authority], AbstractContextManager[Fields]],
     failed: type[Unanswered],
     words: str,
-    kind: type[Pool],
+    kind: Kind,
     authority: Authority,
     tmp_path: Path,
 ) -> None:
@@ -266,7 +336,7 @@ def test_all_say_the_same_of_a_server_that_does_not_answer(  # noqa: PLR0917  a 
         context = {"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}
         kubeconfig.write_text(yaml.safe_dump(named | context))
         access = find_access(str(kubeconfig))
-        with closing(Client(access, official=kind is Official)) as client, pytest.raises(Unanswered) as ours:
+        with closing(Client(access, transport=kind)) as client, pytest.raises(Unanswered) as ours:
             client.get(NODES, "n")
         with closing(AgentClient(access)) as agent, pytest.raises(Unanswered) as agents:
             agent.node("n")

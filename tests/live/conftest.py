@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.processes import end
 from tests.waiting import eventually
 
+from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import Client, Resource, connect
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.sandbox import Sandbox
@@ -72,6 +74,25 @@ def with_agents(tmp_path: Path) -> Iterator["Agents"]:
     """Starts agents on sandboxes; they end with the test."""
     with ExitStack() as stack:
         yield Agents(stack, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def published(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """The shared cluster with its agents, which run as long as the module's tests; every node is published."""
+    with ExitStack() as stack:
+        client = Agents(stack, tmp_path_factory.mktemp("agents")).start(cluster)
+        wait = [
+            "check",
+            "--skip",
+            "TM1",
+            "--wait",
+            "60",
+            "--kubeconfig",
+            str(cluster.kubeconfig),
+        ]  # without an operator
+        result = CliRunner().invoke(numa, wait)
+        assert result.exit_code == 0, result.output
+        yield client
 
 
 class Agents:

@@ -22,17 +22,17 @@ from topomend.cli.main import main
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
 from topomend.kube.errors import NotFound
 from topomend.model.bitmask import format_id_list, parse_id_list
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.model.pod import requests_of
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.model.pods.pod import requests_of
 from topomend.replay.container_manager import start
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.go_modules import minor_of
-from topomend.wire.cluster import read_node
-from topomend.wire.pod import read_pod
+from topomend.sandbox.releases.go_modules import minor_of
+from topomend.wire.node import read_node
+from topomend.wire.pods.pod import read_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
-PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "200"))
+PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "120"))
 
 ALPHA = {"CPUManagerPolicyAlphaOptions": True}
 

@@ -15,14 +15,14 @@ from tests.waiting import eventually
 from topomend.discover.allocations import AllocationReader
 from topomend.kube.client import PODS, Client, connect
 from topomend.model.bitmask import NUMAMask, format_id_list
-from topomend.model.known_machines import MACHINES, KnownMachine
-from topomend.model.node_state import NodeState, PodAllocation
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.node_state import NodeState, PodAllocation
+from topomend.model.shapes.known_machines import MACHINES, KnownMachine
+from topomend.model.shapes.shape import parse_shape
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
-from topomend.replay.topology.options import DEFAULT_MAX_NUMA_NODES
+from topomend.replay.gates import DEFAULT_MAX_NUMA_NODES
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night, pytest.mark.timeout(900)]
 

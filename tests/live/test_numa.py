@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.live.conftest import Agents
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
@@ -15,15 +14,6 @@ from topomend.kube.client import PODS, Client
 from topomend.sandbox import Sandbox
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def published(cluster: Sandbox, with_agents: Agents) -> Client:
-    """The shared cluster, every node published."""
-    client = with_agents.start(cluster)
-    result = ask(cluster, "check", "--skip", "TM1", "--wait", "30")  # no operator is installed
-    assert result.exit_code == 0, result.output
-    return client
 
 
 @pytest.fixture

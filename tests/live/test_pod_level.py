@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 from topomend.discover.allocations import AllocationReader
 from topomend.kube.client import PODS, Client, connect
-from topomend.model.node_state import PodAllocation
+from topomend.model.nodes.node_state import PodAllocation
 from topomend.sandbox import NodeSpec, Sandbox
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.kube.errors import Forbidden, NotFound
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.resize import DEFERRED, INFEASIBLE
 from topomend.sandbox import NodeSpec, Sandbox
 

@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import eventually
 from verify.oracle.saved import sealed
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.startup.state.checkpoints import CPU_V2
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.plan import kubelet_program

@@ -36,8 +36,8 @@ from topomend.kube.errors import Refused, Untrusted
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.selftest.cases import choose
 from topomend.selftest.manifest import pod_manifest
-from topomend.wire.cluster import read_node
 from topomend.wire.group import SELFTEST_LABEL
+from topomend.wire.node import read_node
 from topomend.wire.published.node_topology import read_node_topology
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.live.conftest import Agents
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
@@ -28,12 +27,10 @@ BINDINGS = Resource(RBAC, "clusterrolebindings", namespaced=False)
 
 
 @pytest.fixture
-def published(cluster: Sandbox, with_agents: Agents) -> Client:
-    """The shared cluster, every node published."""
-    client = with_agents.start(cluster)
-    assert ask(cluster, "check", "--skip", "TM1", "--wait", "60").exit_code == 0
-    eventually("the pods of earlier tests to be gone from split", lambda: _is_empty(client, "split"))
-    return client
+def emptied(published: Client) -> Client:
+    """The shared cluster, whose node split has no pod."""
+    eventually("the pods of earlier tests to be gone from split", lambda: _is_empty(published, "split"))
+    return published
 
 
 def _is_empty(client: Client, node: str) -> bool:
@@ -44,10 +41,10 @@ def _is_empty(client: Client, node: str) -> bool:
 
 
 @pytest.fixture
-def busy_split(published: Client) -> Iterator[Client]:
+def busy_split(emptied: Client) -> Iterator[Client]:
     """split has a pod that asks for 3500m and holds nothing exclusively: 3500m are left, and every CPU is free."""
-    with running(published, pod("shared", requests={"cpu": "3500m"}, node="split")):
-        yield published
+    with running(emptied, pod("shared", requests={"cpu": "3500m"}, node="split")):
+        yield emptied
 
 
 def ask(cluster: Sandbox, *arguments: str) -> Result:

@@ -13,13 +13,12 @@ from click.testing import CliRunner, Result
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
-from tests.live.conftest import Agents
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.sandbox import Sandbox
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("published")]
 
 ACCOUNT = "just-a-viewer"
 
@@ -29,6 +28,7 @@ _Answer = tuple[int, str, str]
 READING = {
     "aligned": (("-A",), ("-A", "--by", "node"), ("-A", "-o", "json")),
     "check": (("--skip", "TM1"), ("--skip", "TM1", "-o", "json")),
+    "defragment": ((), ("-f", "{file}", "-o", "json")),
     "explain": (("pod/refused",), ("-f", "{file}"), ("pod/refused", "-o", "json")),
     "export": (("-A",), ("split", "-o", "name")),
     "fit": (("-f", "{file}"), ("-f", "{file}", "-o", "json")),
@@ -54,10 +54,8 @@ def _binding() -> dict[str, Any]:
 
 
 @pytest.fixture
-def admin(cluster: Sandbox, with_agents: Agents) -> Iterator[API]:
+def admin(cluster: Sandbox) -> Iterator[API]:
     """The administrator of the shared cluster, every node published, with the role and an account without any."""
-    with_agents.start(cluster)
-    assert ask(cluster.kubeconfig, "check", "--skip", "TM1", "--wait", "30").exit_code == 0
     admin = administrator(cluster.kubeconfig)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": "default"}}
     items = [account, *yaml.safe_load_all((DEPLOY / "base" / "viewer-role.yaml").read_text())]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
 
 SETTINGS = KubeletSettings(
     cpu_manager_policy_options={"full-pcpus-only": "true", "strict-cpu-reservation": "false"}, reserved_cpus=1

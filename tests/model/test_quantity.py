@@ -46,7 +46,14 @@ def test_what_lies_beyond_an_int64_is_capped_there() -> None:
 )
 def test_a_text_that_is_no_quantity_is_refused(text: object) -> None:
     with pytest.raises(InvalidQuantity, match="is not a quantity"):
-        parse_quantity(text)  # type: ignore[arg-type] # a malformed object can hold anything
+        parse_quantity(text)
+
+
+def test_space_around_a_quantity_and_its_length_change_nothing() -> None:
+    assert parse_quantity(" " * 1000 + "1" + " " * 1000) == 1000
+    assert parse_quantity("+" + "9" * 40 + "." + "9" * 40 + "e-999") == 1
+    with pytest.raises(InvalidQuantity):
+        parse_quantity("1" * 1000)
 
 
 def test_a_value_rounds_up_and_an_int64_must_be_exact() -> None:

@@ -14,11 +14,11 @@ from topomend.cache.topology_reader import TopologyReader
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN
 from topomend.discover.pod_resources.listed_claims import MAX_NODE_CLAIMS
 from topomend.model.bitmask import mask_of
-from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.model.machine import Core, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
-from topomend.model.node_state import (
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,
@@ -27,7 +27,7 @@ from topomend.model.node_state import (
     NUMANodeMemory,
     PodAllocation,
 )
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.shape import parse_shape
 from topomend.publish import bounded as rules
 from topomend.publish.bounded import bounded, size_of
 from topomend.wire.published.claims import read_container_claims

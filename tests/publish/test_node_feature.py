@@ -7,7 +7,7 @@ import pytest
 from tests.clock import Clock
 
 from topomend.kube.errors import APIError, NotFound
-from topomend.model.node_features import NodeFeatures
+from topomend.model.nodes.node_features import NodeFeatures
 from topomend.publish.node_feature import CONDITION, UNREADY_SECONDS, NodeFeaturePublisher
 from topomend.publish.publisher import FIELD_MANAGER, NodeFacts
 

@@ -7,8 +7,8 @@ import pytest
 from tests.clock import Clock
 
 from topomend.kube.errors import APIError, Conflict, Forbidden, Invalid, NotFound, Refused, ServerFailed, Unanswered
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.zone import Zone
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.zone import Zone
 from topomend.publish.node_resource_topology import CONDITION, Figures, NodeResourceTopologyPublisher
 from topomend.publish.publisher import FIELD_MANAGER, NodeFacts
 from topomend.publish.recheck import RECHECK_SECONDS

@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.seeds import SEED
 
-from topomend.model.zone import Placement
+from topomend.model.nodes.zone import Placement
 from topomend.publish.numa_placement import _hash, numa_placement, vector
 
 LETTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"&<>\\')
@@ -67,6 +67,15 @@ def test_the_busiest_numa_node_is_left_out_and_the_lowest_of_several(
 ) -> None:
     encoded = numa_placement(placed(*names), numa_nodes)
     assert (encoded.metadata, encoded.vectors) == (metadata, vectors)
+
+
+def test_a_large_machine_with_gaps_between_its_ids_is_written_as_the_formats_own_encoder_does() -> None:
+    """The answer of numaplacement's Encoder (commit 05c4e97), whose Decoder read ours of 5,000 random nodes."""
+    nodes = (0, 8, 33, 8, 0, 8, 8)
+    containers = [Placement(f"ns{index % 5}", f"web-{index}", f"c{index % 2}", nodes[index % 7]) for index in range(90)]
+    encoded = numa_placement(containers, 34)
+    assert encoded.metadata == "npv0v001::ve=leb89::cc=90::nn=34::bn=8"
+    assert encoded.vectors == {0: "%''+'#.##%##$$%%%$##%,'-$#", 33: "!(#$,,*)8%0%("}
 
 
 def decoded(text: str) -> list[int]:

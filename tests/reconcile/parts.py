@@ -6,17 +6,19 @@ from tests.clusters import NODE_A, NODE_B, SYSTEM, Cluster
 from tests.reconcile.emitted import Emitted
 
 from topomend.cache import changes
-from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.autoscaling.placeholders import Placeholders
 from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.explainer import Explainer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.metrics.pods import Metrics
+from topomend.reconcile.placement.claimed_devices import ClaimedDevices
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import NodePods
 from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.placement.untried_pods import UntriedPods
+from topomend.reconcile.placement.volumes import Volumes
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Backoff
 
@@ -28,14 +30,21 @@ EMPTY_A, EMPTY_B = node_state(SHAPE, name=NODE_A), node_state(SHAPE, name=NODE_B
 class Parts:
     """One of each collaborator, the Events that they emit, and the changes that are reported back."""
 
-    def __init__(self, cluster: Cluster, *states: NodeState, placeholders: bool = False) -> None:
+    def __init__(self, cluster: Cluster, *states: NodeState, placeholders: bool = False, claims: bool = False) -> None:
         self.store, self.clock, self.emitted = Store(), Clock(), Emitted()
         self.store.snapshot = snapshot_of(*states)
         self.reported: list[changes.Change] = []
         self.metrics = Metrics(lambda: self.store.snapshot, lambda: 0, lambda: True)
         announcer = self.emitted.announcer
-        explainer = Explainer(self.store, announcer, self.metrics, self.reported.append, self.clock)
         self.node_pods = NodePods(cluster.client, self.store, clock=self.clock)
+        explainer = Explainer(
+            self.store,
+            announcer,
+            self.metrics,
+            self.reported.append,
+            self.clock,
+            count=self.node_pods.list_unhurried,
+        )
         reservations = Reservations(
             self.store,
             self.node_pods,
@@ -55,6 +64,8 @@ class Parts:
             self.metrics,
             self.scale_up,
             self.untried,
+            Volumes(cluster.client, self.store, self.clock),
+            ClaimedDevices(cluster.client, self.store, enabled=claims, is_served=lambda: True, clock=self.clock),
             self.clock,
         )
 

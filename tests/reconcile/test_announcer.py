@@ -7,7 +7,7 @@ from tests.builders import gated_pod, refused_pod
 from tests.reconcile.emitted import Emitted
 
 from topomend.decide.plan import Explained, ReplayMismatch
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
@@ -83,6 +83,17 @@ def test_of_many_pods_that_one_node_refuses_for_the_same_the_owner_is_told_once(
     assert len(of_owner) == 2
     assert len(set(of_owner)) == 1
     assert emitted.facts[0][0] == "TopologyRefusalExplained", "a pod is refused once"
+
+
+def test_what_an_observer_would_do_is_told_once_for_all_pods_of_an_owner_and_on_every_other_pod(
+    emitted: Emitted,
+) -> None:
+    for pod in (refused_pod("p", owner=WEB), refused_pod("q", owner=WEB), refused_pod(), refused_pod(mirror=True)):
+        emitted.announcer.observed(pod, "it would wait")
+    assert [name for name, *_ in emitted.events] == ["ReplicaSet/web", "ReplicaSet/web", "Pod/p", "Pod/p"]
+    (of_p, of_q, *_) = zip(emitted.events, (fact for fact, _ in emitted.facts), strict=True)
+    assert of_p == of_q, "the recorder posts the same event once"
+    assert [related.name for _, related in emitted.facts if related] == ["p", "q"]
 
 
 def test_a_relaunch_names_both_pods_the_nodes_and_the_attempt_on_pod_and_record(emitted: Emitted) -> None:

@@ -1,18 +1,24 @@
 """When a refusal is explained: at once, after the node's next publication, or never, where replay disagrees."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from tests.builders import gated_pod, guaranteed_pod, node_state, refused_pod, snapshot_of
 from tests.clock import Clock
 from tests.reconcile.emitted import Emitted
 
 from topomend.cache import changes
-from topomend.cache.snapshot import Refusal, Snapshot
-from topomend.decide.feasibility import diagnose
+from topomend.cache.entries import Refusal
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.decide.plan import PUBLICATION_SECONDS
-from topomend.model.pod import Pod
+from topomend.kube.errors import APIError, Unanswered
+from topomend.model.pods.pod import Pod
 from topomend.reconcile import explainer
 from topomend.reconcile.explainer import CLOSEST_SECONDS, Explainer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import RETRY_SECONDS, Result
 from topomend.reconcile.store import Store
@@ -34,8 +40,31 @@ class Operator:
         self.store.snapshot = snapshot
         self.reported: list[changes.Change] = []
         metrics = Metrics(lambda: self.store.snapshot, lambda: 0, lambda: True)
-        self.explainer = Explainer(self.store, self.emitted.announcer, metrics, self.reported.append, self.clock)
+        self.counted: list[str] = []
+        self.counts: Callable[[], None] = partial(self.know_totals, 2000)
+        self.explainer = Explainer(
+            self.store, self.emitted.announcer, metrics, self.reported.append, self.clock, count=self._count
+        )
         self.refusal = Refusal(refused_pod(), "5", self.clock.now)
+
+    def know_totals(self, left: int) -> None:
+        """The pods of the node leave so many thousandths of a CPU."""
+        before = self.store.snapshot
+        used = {"cpu": before.nodes["a"].allocatable["cpu"] - left}
+        self.store.snapshot = replace(before, nodes={"a": replace(before.nodes["a"], used=used)})
+
+    def _count(self, node: str) -> None:
+        self.counted.append(node)
+        self.counts()
+
+    def report_gated(self, because: str = "") -> str:
+        """What the Event says of a pod of 3 CPUs."""
+        pod = gated_pod(cpus=3)
+        diagnosis = diagnose(FRAGMENTED, pod.pod, pod.placement)
+        self.explainer.report_gated(pod, diagnosis.summary(""), diagnosis, because)
+        [(_, kind, reason, _, text)] = self.emitted.events
+        assert (kind, reason) == ("Warning", "UngateDeferred")
+        return text
 
     def explain(self) -> Result | None:
         return self.explainer.explain(POD_ID, self.refusal, None, None)
@@ -113,15 +142,39 @@ def test_a_pod_waits_for_capacity_or_where_not_even_an_empty_node_admits_it_for_
 
 
 def test_a_gated_pods_event_names_the_closest_node_and_why_it_is_gated_where_one_is_posted() -> None:
-    operator = Operator(FRAGMENTED)
-    pod = gated_pod(cpus=3)
-    diagnosis = diagnose(FRAGMENTED, pod.pod, pod.placement)
-    operator.explainer.report_gated(pod, diagnosis.summary(""), diagnosis, "gated because web-1 was refused")
-    [(_, kind, reason, _, text)] = operator.emitted.events
-    assert (kind, reason) == ("Warning", "UngateDeferred")
+    text = Operator(FRAGMENTED).report_gated("gated because web-1 was refused")
     assert "; closest: a lacks 1 of 3 cpu (free 1 on NUMA 0, 2 on NUMA 1)" in text
     assert "would be admitted with 2 CPUs" in text
     assert "; gated because web-1 was refused; retried" in text
+
+
+@pytest.mark.parametrize(("left", "amount"), [(2000, "2 CPUs"), (1000, "1 CPU;")], ids=["NUMA", "totals"])
+def test_the_totals_of_the_closest_node_are_counted_before_an_amount_is_named(left: int, amount: str) -> None:
+    operator = Operator(FRAGMENTED)
+    operator.counts = partial(operator.know_totals, left)
+    assert f"; would be admitted with {amount}" in operator.report_gated()
+    assert operator.counted == ["a"]
+
+
+def test_known_totals_are_not_counted_again() -> None:
+    operator = Operator(FRAGMENTED)
+    operator.know_totals(1000)
+    assert "; would be admitted with 1 CPU;" in operator.report_gated()
+    assert operator.counted == []
+
+
+@pytest.mark.parametrize("error", [None, Unanswered("no answer")], ids=["not now", "in vain"])
+def test_no_amount_is_named_where_the_totals_cannot_be_counted(error: APIError | None) -> None:
+    operator = Operator(FRAGMENTED)
+
+    def counts() -> None:
+        if error:
+            raise error
+
+    operator.counts = counts
+    text = operator.report_gated()
+    assert operator.counted == ["a"]
+    assert "; closest: a lacks 1 of 3 cpu (free 1 on NUMA 0, 2 on NUMA 1); retried" in text
 
 
 def test_the_closest_node_is_sought_once_in_a_while_for_all_pods_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +204,7 @@ def test_the_closest_node_is_sought_once_in_a_while_for_all_pods_of_a_kind(monke
 def test_nothing_more_is_found_out_where_no_event_would_be_posted(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = Operator(FRAGMENTED)
     operator.emitted.budget = False
-    monkeypatch.setattr(explainer, "closest_words", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(explainer, "closest", lambda *_: pytest.fail("asked"))
     pod = gated_pod(cpus=3)
     operator.explainer.report_unschedulable(pod, "why", diagnosis=diagnose(FRAGMENTED, pod.pod, pod.placement))
     assert len(operator.emitted.events) == 1, "the recorder drops it"
@@ -176,6 +229,6 @@ def test_why_a_gated_pod_is_infeasible_is_not_found_out_where_nobody_could_be_to
     assert operator.explainer.report_gated(gated_pod(cpus=5), "") == (True, Result(on_topology_change=True))
     assert operator.emitted.reasons() == ["NoNodeCanEverAdmit"]
     operator.emitted.budget = False
-    monkeypatch.setattr(explainer, "why_infeasible", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(explainer, "misses", lambda *_: pytest.fail("asked"))
     assert operator.explainer.report_gated(gated_pod(cpus=5), "") == (True, Result(on_topology_change=True))
     assert operator.emitted.reasons() == ["NoNodeCanEverAdmit"]

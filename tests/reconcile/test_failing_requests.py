@@ -14,12 +14,12 @@ from tests.refused_pods import gated, gates, refused
 
 from topomend.kube.errors import APIError, NotPermitted, ServerFailed, TooManyRequests, Unanswered
 from topomend.kube.errors import refused as answer
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.gated_pods import GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE
 from topomend.runtime.backoff import Backoff, Exponential
-from topomend.wire.pod_group import KUEUE_SIZE, LABELS
+from topomend.wire.pods.pod_group import KUEUE_SIZE, LABELS
 
 pytestmark = pytest.mark.cluster
 

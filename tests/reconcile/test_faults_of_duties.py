@@ -30,9 +30,10 @@ from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import AssumedPod
 from topomend.kube.client import BRAKES, Client
 from topomend.kube.errors import AlreadyExists, DeniedForNow, NotPermitted, Unanswered, answered
-from topomend.model.cluster import Owner, Taint, WatchedPod
+from topomend.model.nodes.node import Taint
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.autoscaling import placeholders
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.nodes.staleness import Staleness
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler

@@ -15,10 +15,10 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.kube.client import RELAUNCHES, Resource
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
-from topomend.model.node_state import NodeState
-from topomend.reconcile.metrics import Metrics
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.scheduling import WatchedPod
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler
 from topomend.reconcile.result import DONE, Result
@@ -131,6 +131,17 @@ def test_a_pod_that_no_node_admits_waits_with_the_reason_in_its_record(cluster: 
     assert watched(cluster, "train") == operator.pod
     assert cluster.client.get(RELAUNCHES, record_name("train", operator.pod.uid), "default")
     assert operator.reasons() == ["TopologyRefusalExplained", "NoNodeCanEverAdmit"]
+    ((explained,), (never,)) = map(operator.emitted.notes, operator.reasons())
+    assert "no other node" not in explained, "the second event says what becomes of the pod"
+    cause = f"{NODE_A} refuses container main: cpu requests"
+    assert (cause in explained, cause in never) == (True, False), "one event for one fact"
+
+
+def test_a_refused_pod_whose_annotation_is_wrong_is_told_so_once(cluster: Cluster) -> None:
+    pod = refused(cluster, "train", annotations={RELAUNCH_ANNOTATION: "no"})
+    operator = Operator(cluster, pod, EMPTY_A)
+    operator.reconcile()
+    assert operator.reasons() == ["RelaunchValueWrong", "TopologyRefusalExplained"]
 
 
 def test_the_failed_pod_of_a_controller_is_explained_and_then_deleted(owned: WatchedPod, cluster: Cluster) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.relaunch.guards import Guard, lacking
 from tests.relaunch.walk import Bounds, Machine
 
-from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod
-from topomend.model.pod import Pod
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE

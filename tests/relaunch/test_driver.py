@@ -11,8 +11,8 @@ from tests.unbound_pods import bind, unbound
 
 from topomend.kube.client import PODS, RELAUNCHES, Client
 from topomend.kube.errors import NotFound, NotPermitted
-from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome

@@ -15,8 +15,9 @@ from topomend.relaunch.manifest import (
     replacement,
     stripped,
     unclaim,
+    widened,
 )
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 
 TOKEN = {
     "name": "kube-api-access-x2x4z",
@@ -192,6 +193,22 @@ def test_a_pod_that_is_narrowed_to_many_nodes_prefers_the_best_three() -> None:
     patch = launch(read_watched_pod(POD), Narrowing(("b", "c", "d", "e")))
     (preferred,) = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert preferred["preference"]["matchExpressions"][0]["values"] == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "narrowing", [Narrowing(("b", "c"), preferred=1), Narrowing(tuple("bcdefg"), ("a",), 4)], ids=str
+)
+def test_all_nodes_are_preferred_that_are_better_than_the_others_and_undone_with_the_narrowing(
+    narrowing: Narrowing,
+) -> None:
+    own = {"weight": 1, "preference": {"matchExpressions": [HERE]}}
+    asked = {"preferredDuringSchedulingIgnoredDuringExecution": [own]}
+    gated = {**POD, "spec": {**POD["spec"], "affinity": {"nodeAffinity": asked}}}
+    affinity = launch(read_watched_pod(gated), narrowing)["spec"]["affinity"]["nodeAffinity"]
+    users, ours = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert users == own
+    assert ours["preference"]["matchExpressions"][0]["values"] == list(narrowing.hosts[: narrowing.preferred])
+    assert widened(affinity) == asked
 
 
 def test_a_pod_that_any_node_will_do_for_keeps_its_own_affinity_also_when_it_is_recorded() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.builders import pod_manifest
 
-from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement, Toleration
 from topomend.model.narrowing import Narrowing
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement, Toleration
 from topomend.relaunch.manifest import launch
-from topomend.relaunch.narrowed_affinity import as_asked, is_narrowed, narrowing_of
-from topomend.wire.cluster import read_watched_pod
+from topomend.relaunch.narrowed_affinity import as_asked, is_narrowed, narrowing_of, preferred_hosts
 from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
+from topomend.wire.pods.scheduling import read_watched_pod
 
 ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -68,3 +68,10 @@ def test_an_affinity_of_the_user_names_no_hosts() -> None:
 )
 def test_only_a_pod_that_is_annotated_so_is_narrowed(annotations: dict[str, str] | None, expected: bool) -> None:
     assert is_narrowed(pod_manifest("p", annotations=annotations)) is expected
+
+
+@pytest.mark.parametrize("preferred", [0, 1, 2])
+def test_the_hosts_that_a_narrowed_pod_prefers_are_found(preferred: int) -> None:
+    affinity = affinity_of([], Narrowing(("b", "c", "d"), preferred=preferred))
+    assert preferred_hosts(affinity) == ("b", "c", "d")[: preferred or 1]
+    assert preferred_hosts(narrowed([], "b")) == ()

@@ -3,8 +3,8 @@
 import pytest
 from tests.builders import watched_pod
 
-from topomend.model.cluster import Placement, Toleration
 from topomend.model.narrowing import Narrowing
+from topomend.model.pods.scheduling import Placement, Toleration
 from topomend.relaunch.manifest import launch
 from topomend.relaunch.placeholder import Placeholder, placeholder, read_placeholder
 from topomend.wire.group import PLACEHOLDER_GATE

@@ -16,8 +16,8 @@ from topomend.kube.errors import AlreadyExists
 from topomend.relaunch import manifest
 from topomend.relaunch.records import recorded
 from topomend.sandbox import Sandbox
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import CREATOR_ANNOTATION
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = pytest.mark.cluster  # needs a real API server: defaults and admission plugins run nowhere else
 

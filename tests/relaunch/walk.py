@@ -42,7 +42,7 @@ from tests.relaunch.world import (
     thing_of,
 )
 
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch import messages, protocol
 

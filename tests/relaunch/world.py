@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod
-from topomend.model.pod import Pod
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod
 from topomend.model.relaunch_record import UNSCHEDULABLE, Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE

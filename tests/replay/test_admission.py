@@ -8,10 +8,11 @@ from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.verdicts import REFUSED, admit_all, of, verdict_line
 
 from topomend.model.bitmask import parse_id_list
-from topomend.model.known_machines import find_machine
-from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, MemoryBlock, NodeState, PodAllocation
+from topomend.model.shapes.known_machines import find_machine
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
 from topomend.replay.fast_path.admission import FastAdmission
+from topomend.replay.gates import not_released
 
 GPU = f"{TWO_NUMA_NODES} device:v.com/gpu@0=2,1=2"
 
@@ -125,7 +126,7 @@ def test_pod_level_memory_is_released_as_it_was_charged() -> None:
 def test_an_unknown_version_is_replayed_and_said_to_be_unknown() -> None:
     verdict, _ = admit(node_state(version="v1.99.0"), pod("p", of(3)))
     assert verdict_line(verdict) == "[0] cpus 1-3"
-    assert verdict.unmodelled == ("kubelet version v1.99.0: the rules of v1.37 were replayed",)
+    assert verdict.unmodelled == (not_released("v1.99.0"),)
 
 
 def test_an_option_that_an_unknown_version_may_know_is_no_certain_refusal() -> None:

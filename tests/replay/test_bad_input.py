@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.verdicts import POLICIES
 
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import UNCOUNTED, admit
 from topomend.wire.document import MalformedObject
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 
 def asking(requests: dict[str, int]) -> Pod:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.builders import node_state
 
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, Machine, NUMANode
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
 from topomend.replay import container_manager
 from topomend.replay.container_manager import MAX_SETTINGS, ContainerManager, start
 

@@ -7,7 +7,7 @@ from tests.builders import node_state, pod
 from tests.replay.verdicts import verdict_line
 
 from topomend.model.machine import Core, Machine, NUMANode
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.replay.errors import (
     Rejection,

@@ -10,9 +10,9 @@ import pytest
 from tests.builders import pod
 
 from topomend.model.bitmask import mask_of
-from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Core, Machine, NUMANode
-from topomend.model.node_state import ContainerAllocation, Device, NodeState, PodAllocation
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import ContainerAllocation, Device, NodeState, PodAllocation
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.builders import node_state, pod
 
 from topomend.model.bitmask import mask_of
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
-from topomend.model.node_state import (
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,
@@ -20,7 +20,7 @@ from topomend.model.node_state import (
     PodAllocation,
     allocations,
 )
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit, allocation_of, may_allocate, release, shared_pool, start_refusal
 

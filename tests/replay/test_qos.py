@@ -3,8 +3,8 @@
 import pytest
 from tests.builders import pod
 
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.pod import Pod
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.pods.pod import Pod
 from topomend.replay.gates import read_gates
 from topomend.replay.qos import has_pod_level_resources, qos_class
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from tests.builders import TWO_NUMA_NODES, node_state, pod, running
 
-from topomend.model.node_state import NodeState, allocations, emptied
-from topomend.model.pod import Pod, Resources
+from topomend.model.nodes.node_state import NodeState, allocations, emptied
+from topomend.model.pods.pod import Pod, Resources
 from topomend.model.quantity import parse_quantity
 from topomend.replay.admission import admit
+from topomend.replay.gates import NEXT
 from topomend.replay.resize import (
     DEFERRED,
     INFEASIBLE,
@@ -352,6 +353,15 @@ def test_1_33_refuses_guaranteed_pods_any_resize_under_a_static_policy() -> None
     assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")) == cpu
     state = node_state(version="v1.33.13", memory_manager="Static", cpu_manager="none")
     assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")) == memory
+
+
+def test_the_next_release_names_the_mode_of_a_resource() -> None:
+    """allocation/handlers.go:Admit and cm/types.go:ResourceAllocationMode of v1.38.0-beta.0."""
+    state = node_state(version=NEXT, memory_manager="Static")
+    cpu = (INFEASIBLE, "Resize is infeasible for Guaranteed Pods when CPU allocation mode is exclusive")
+    memory = (INFEASIBLE, "Resize is infeasible for Guaranteed Pods when memory allocation mode is exclusive")
+    assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")) == cpu
+    assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")) == memory
 
 
 def test_in_1_33_one_gate_stands_for_both_managers() -> None:

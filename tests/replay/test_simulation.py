@@ -8,9 +8,10 @@ from tests.builders import node_state, pod
 from topomend.explain.cause import Kind
 from topomend.explain.explanation import cause_of
 from topomend.model.bitmask import parse_id_list
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node, Placement
-from topomend.model.node_state import ContainerAllocation, PodAllocation
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import ContainerAllocation, PodAllocation
+from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.pods.scheduling import Placement
 from topomend.replay.simulation import Simulation, simulation_of
 
 CHOOSY = Placement(node_selector={"pool": "gpu"})

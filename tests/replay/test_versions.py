@@ -3,17 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from tests.builders import TWO_NUMA_NODES_SMT, node_state, pod
-from tests.replay.verdicts import admit_all, verdict_line
+from tests.builders import TWO_NUMA_NODES, TWO_NUMA_NODES_SMT, node_state, pod
+from tests.replay.verdicts import REFUSED, admit_all, unexpected, verdict_line
 
 from topomend.model.bitmask import parse_id_list
 from topomend.model.machine import Core
-from topomend.model.node_state import NodeState
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.admission import admit, start_refusal
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.topology import discover
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.gates import NEXT
 
 OF_ONE = "cpu=1 memory=64Mi"
 OF_TWO = "cpu=2 memory=64Mi"
@@ -257,6 +258,115 @@ def test_a_numa_id_beyond_63_matters_under_policy_none_only_to_memory() -> None:
     assert admit(_with_last_id(node_state(policy="none"), 64), pod("p", OF_ONE))[0].admitted
     state = _with_last_id(node_state(policy="none", memory_manager="Static"), 64)
     assert admit(state, pod("p", OF_ONE))[0].reason == KUBELET_WOULD_CRASH
+
+
+# The next release: v1.38.0-beta.0
+
+NEWEST = "v1.37.2"
+LEAVES_ROOM = "cpu=3 memory=256Mi"
+FAILED_WHOLE = "TopologyAffinityError: Pod Scope pod with pod-level resources failed admission under"
+
+
+def on_pods(version: str) -> NodeState:
+    """A node whose managers know pods with resources of their own."""
+    return node_state(version=version, scope="pod", memory_manager="Static", gates="PodLevelResourceManagers")
+
+
+@pytest.mark.parametrize(("version", "cpus"), [(NEWEST, "cpus 8-11"), (NEXT, "cpus 1-2,8-9")])
+def test_the_next_release_spreads_cpus_over_the_numa_nodes_of_the_affinity(version: str, cpus: str) -> None:
+    """cpumanager/cpu_assignment.go:rangeNUMANodesNeededToSatisfy. The two devices are on two NUMA nodes."""
+    machine = "sockets:2 cores:8 memory:8Gi device:v.com/gpu@0=1,1=1"
+    state = node_state(machine, "best-effort", version=version, cpu_options="distribute-cpus-across-numa=true")
+    assert cpus in verdict_line(admit(state, pod("p", "cpu=4 memory=1Gi v.com/gpu=2"))[0])
+
+
+@pytest.mark.parametrize(
+    ("version", "again"),
+    [(NEWEST, FAILED_WHOLE), (NEXT, "[0] cpus 1 memory 64Mi on 0; [0] cpus 2-3 memory 192Mi on 0")],
+)
+def test_the_next_release_keeps_what_a_pod_holds_that_it_admits_again(version: str, again: str) -> None:
+    """cpumanager/policy_static.go:restorePodAllocation, memorymanager/policy_static.go:AllocatePod."""
+    asked = pod("p", OF_ONE, "", resources=LEAVES_ROOM)
+    _, held = admit(on_pods(version), asked)
+    verdict, after = admit(held, asked)
+    assert verdict_line(verdict).startswith(again)
+    assert (after == held) == verdict.admitted
+
+
+def test_the_next_release_refuses_a_pod_again_that_holds_another_number_of_cpus() -> None:
+    """cpumanager/policy_static.go:getPodTopologyHintsForAdd."""
+    _, held = admit(on_pods(NEXT), pod("p", OF_ONE, "", resources=LEAVES_ROOM))
+    verdict, after = admit(held, pod("p", OF_ONE, "", resources="cpu=2 memory=256Mi"))
+    assert verdict_line(verdict).startswith(FAILED_WHOLE)
+    assert after.pods == ()
+
+
+def test_the_next_release_completes_what_an_interrupted_admission_began() -> None:
+    """cpumanager/policy_static.go:partitionPodCPUs: a container keeps its share, those after it get theirs."""
+    asked = pod("p", "init " + OF_TWO, OF_ONE, OF_ONE, "", resources=LEAVES_ROOM)
+    _, complete = admit(on_pods(NEXT), asked)
+    (held,) = complete.pods
+    for count in range(5):
+        begun = replace(complete, pods=(replace(held, containers=held.containers[:count]),))
+        shares = [container.cpus for container in admit(begun, asked)[1].pods[0].containers]
+        assert shares == [container.cpus for container in held.containers]
+
+
+@pytest.mark.parametrize(("version", "left"), [(NEWEST, "cpus 3"), (NEXT, "cpus 1-3")])
+def test_the_next_release_returns_cpus_that_cannot_be_divided(version: str, left: str) -> None:
+    """cpumanager/policy_static.go:allocatePodForAdd. The containers ask for more than their pod has."""
+    asked = pod("p", OF_TWO, OF_ONE, resources="cpu=2 memory=256Mi")
+    _, after = admit(replace(on_pods(version), cpu_pool=parse_id_list("0-3")), asked)
+    verdict, _ = admit(after, pod("q", f"cpu={1 if version == NEWEST else 3} memory=1Gi"))
+    assert left in verdict_line(verdict)
+
+
+def test_the_next_release_gives_up_what_it_cannot_complete() -> None:
+    """cpumanager/policy_static.go:restorePodAllocation: one container's share is all that the pod has."""
+    asked = pod("p", OF_ONE, OF_ONE, resources="cpu=2 memory=256Mi")
+    _, complete = admit(on_pods(NEXT), asked)
+    (held,) = complete.pods
+    first = replace(held.containers[0], cpus=held.cpus)
+    verdict, after = admit(replace(complete, pods=(replace(held, containers=(first,)),)), asked)
+    assert verdict_line(verdict) == unexpected("not enough cpus available to satisfy request: requested=1, available=0")
+    assert after.pods == ()
+
+
+def test_the_next_release_drops_what_an_interrupted_end_left() -> None:
+    """cpumanager/policy_static.go:assignmentsFormSpecPrefix: no admission gives a share before those of the first."""
+    asked = pod("p", OF_ONE, OF_TWO, resources=LEAVES_ROOM)
+    _, complete = admit(on_pods(NEXT), asked)
+    (held,) = complete.pods
+    last = replace(held.containers[1], cpus=parse_id_list("1-2"))
+    _, after = admit(replace(complete, pods=(replace(held, containers=(last,)),)), asked)
+    shares = {container.name: container.cpus for container in after.pods[0].containers}
+    assert shares == {"c0": parse_id_list("1"), "c1": parse_id_list("2-3")}
+
+
+def test_the_next_release_drops_cpus_that_are_in_the_shared_pool_too() -> None:
+    """cpumanager/policy_static.go:podAllocationStaleness: another pod has CPU 1 by now, so the pod gets others."""
+    asked = pod("p", OF_ONE, OF_TWO, resources=LEAVES_ROOM)
+    _, complete = admit(replace(on_pods(NEXT), cpu_pool=parse_id_list("0-7")), asked)
+    _, after = admit(replace(complete, cpu_pool=parse_id_list("0,2-7")), asked)
+    assert after.pods[0].cpus == parse_id_list("2-4")
+    assert after.cpu_pool == parse_id_list("0,5-7")
+
+
+@pytest.mark.parametrize(("version", "again"), [(NEWEST, "[0-1] memory"), (NEXT, "[0] memory")])
+def test_the_next_release_compares_memory_with_its_own_container(version: str, again: str) -> None:
+    """memorymanager/policy_static.go:GetPodTopologyHints: older ones compare it with the pod's, and give no hint."""
+    state = node_state(policy="best-effort", scope="pod", version=version, memory_manager="Static", cpu_manager="none")
+    asked = pod("p", "cpu=1 memory=3Gi", "cpu=1 memory=4Gi")
+    verdict, _ = admit(admit(state, asked)[1], asked)
+    assert verdict_line(verdict).startswith(again)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(NEWEST, "[0] cpus 1"), (NEXT, REFUSED)])
+def test_the_next_release_counts_huge_pages_that_only_an_init_container_asks_for(version: str, expected: str) -> None:
+    """memorymanager/policy_static.go:getPodRequestedResources. A NUMA node has half of the huge pages."""
+    state = node_state(f"{TWO_NUMA_NODES} hugepages-2Mi:4", scope="pod", version=version, memory_manager="Static")
+    asked = pod("p", "init cpu=1 memory=1Gi hugepages-2Mi=16Mi", OF_ONE)
+    assert verdict_line(admit(state, asked)[0]).startswith(expected)
 
 
 def _with_last_id(state: NodeState, number: int) -> NodeState:

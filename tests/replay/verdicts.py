@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from topomend.model.bitmask import format_id_list
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
 from topomend.replay.errors import MESSAGE_PREFIX

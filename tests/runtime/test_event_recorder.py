@@ -13,6 +13,8 @@ from tests.waiting import eventually
 from topomend.kube.client import EVENTS, NAMESPACES, Client
 from topomend.kube.errors import AlreadyExists
 from topomend.runtime.event_recorder import (
+    KEPT_SECONDS,
+    LASTING_SECONDS,
     MAX_NOTE,
     NAMESPACE_BURST,
     OBJECT_BURST,
@@ -111,7 +113,7 @@ def posted_by(client: Kept, recorder: EventRecorder) -> list[tuple[str, str]]:
     return [(body["regarding"]["name"], body["note"]) for body in client.posted]
 
 
-def test_of_one_fact_in_other_figures_the_first_event_is_posted_and_after_five_minutes_the_next() -> None:
+def test_of_one_fact_in_other_figures_the_first_event_is_posted_and_the_next_once_that_is_gone() -> None:
     client, clock = Kept(), Clock()
     recorder = EventRecorder(client, clock)  # type: ignore[arg-type]
     assert recorder.is_new(regarding("p"), "Waits", "lacks cpu")
@@ -119,9 +121,33 @@ def test_of_one_fact_in_other_figures_the_first_event_is_posted_and_after_five_m
         recorder.emit(regarding("p"), "Warning", "Waits", "Wait", f"lacks {number} cpu", fact="lacks cpu")
         assert not recorder.is_new(regarding("p"), "Waits", "lacks cpu")
     assert recorder.is_new(regarding("p"), "Waits", "lacks memory")
+    for _ in range(int(KEPT_SECONDS / REPEAT_SECONDS) - 1):  # a pod that waits is tried again and again
+        clock.now += REPEAT_SECONDS
+        assert not recorder.is_new(regarding("p"), "Waits", "lacks cpu")
+        recorder.emit(regarding("p"), "Warning", "Waits", "Wait", "lacks 2 cpu", fact="lacks cpu")
     clock.now += REPEAT_SECONDS
     recorder.emit(regarding("p"), "Warning", "Waits", "Wait", "lacks 3 cpu", fact="lacks cpu")
     assert posted_by(client, recorder) == [("p", "lacks 0 cpu"), ("p", "lacks 3 cpu")]
+
+
+def test_a_fact_that_had_ended_is_posted_when_it_comes_back() -> None:
+    client, clock = Kept(), Clock()
+    recorder = EventRecorder(client, clock)  # type: ignore[arg-type]
+    for _ in range(2):
+        recorder.emit(regarding("p"), "Warning", "Waits", "Wait", "lacks cpu")
+        clock.now += LASTING_SECONDS
+    assert posted_by(client, recorder) == 2 * [("p", "lacks cpu")]
+
+
+def test_a_fact_that_another_has_replaced_is_posted_again_after_five_minutes() -> None:
+    client, clock = Kept(), Clock()
+    recorder = EventRecorder(client, clock)  # type: ignore[arg-type]
+    for note in ("lacks cpu", "lacks memory", "lacks cpu"):
+        recorder.emit(regarding("p"), "Warning", "Waits", "Wait", note)
+    clock.now += REPEAT_SECONDS
+    recorder.emit(regarding("p"), "Warning", "Waits", "Wait", "lacks memory")
+    recorder.emit(regarding("p"), "Warning", "Waits", "Wait", "lacks cpu")
+    assert posted_by(client, recorder) == [("p", "lacks cpu"), ("p", "lacks memory"), ("p", "lacks cpu")]
 
 
 def test_an_event_goes_to_those_whom_people_describe_with_names_of_their_own() -> None:

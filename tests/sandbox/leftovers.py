@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-from tests.waiting import stretched
+from tests.waiting import awake, stretched
 
 PATIENCE = 20.0
 
@@ -36,9 +36,9 @@ def sockets(cache: Path) -> list[Path]:
 
 def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> bool:
     """Whether ``condition`` came true in time."""
-    deadline = time.monotonic() + patience
+    deadline = awake() + patience
     while not condition():
-        if time.monotonic() > deadline:
+        if awake() > deadline:
             return False
         time.sleep(0.05)
     return True

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 import yaml
-from tests.waiting import stretched
+from tests.waiting import awake, stretched
 
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import InvalidNodeSpec, Sandbox
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.sandbox import ContainerResources, InvalidNodeSpec, Sandbox, SandboxError
 from topomend.sandbox.api import API
 from topomend.sandbox.registry import status
 
@@ -62,8 +62,8 @@ class Pods:
 
 def until(look: Callable[[], T | None], patience: float = 40.0) -> T:
     """What ``look`` finds, once it does, on a busy machine later."""
-    began = time.monotonic()
-    while time.monotonic() < began + stretched(patience):
+    began = awake()
+    while awake() < began + stretched(patience):
         seen = look()
         if seen is not None:
             return seen
@@ -120,6 +120,51 @@ def test_a_device_comes_with_the_cpus_of_its_numa_node(cluster: Sandbox, api: AP
         "gpu-0-0",
         "gpu-1-0",
     ]
+
+
+def test_a_kubelet_tells_what_a_pod_holds(cluster: Sandbox, pods: Pods) -> None:
+    pods.run("first", "split", cpu="2", **{"vendor.com/gpu": "1"})
+    pods.run("second", "split", cpu="3", **{"vendor.com/gpu": "1"})
+    pods.run("shared", "split", cpu="100m")
+    second = frozenset({1})
+    assert cluster.resources("second") == (
+        ContainerResources("c", frozenset({4, 5, 6}), {"vendor.com/gpu": ("gpu-1-0",)}, second, second, second),
+    )
+    (first,) = cluster.resources("first")
+    assert first.cpus == {1, 2}
+    assert first.numa_nodes == {0}
+    (shared,) = cluster.resources("shared")
+    assert (shared.cpus, shared.cpu_numa_nodes, shared.devices) == (frozenset(), frozenset(), {})
+
+
+def test_a_pod_that_no_kubelet_admitted_holds_nothing(cluster: Sandbox, pods: Pods) -> None:
+    pods.run("wide", "split", cpu="5")
+    with pytest.raises(
+        SandboxError, match="pod default/wide holds nothing of a node: Failed TopologyAffinityError Pod"
+    ):
+        cluster.resources("wide")
+    with pytest.raises(SandboxError, match="has no pod other/wide"):
+        cluster.resources("wide", "other")
+
+
+def test_a_pod_stays_where_the_machine_slept_for_minutes(api: API) -> None:
+    """Else one of its name is deleted five minutes later, perhaps a new one on a node that is ready again."""
+    container = {"name": "c", "image": "none"}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    answer = api.ask("POST", f"{PODS}?dryRun=All", json.dumps(document))
+    assert answer
+    made = json.loads(answer.body)
+    stays = {toleration["key"]: toleration["tolerationSeconds"] for toleration in made["spec"]["tolerations"]}
+    assert stays == dict.fromkeys(("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"), 86_400)
+
+
+def test_kubectl_answers_or_says_why_not(cluster: Sandbox) -> None:
+    assert cluster.kubectl("get", "nodes", "-o", "name").split() == ["node/pods", "node/split", "node/wide"]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "asked"}}
+    made = cluster.kubectl("create", "--dry-run=server", "--filename=-", stdin=json.dumps(namespace))
+    assert made == "namespace/asked created (server dry run)\n"
+    with pytest.raises(SandboxError, match=r'^kubectl get pod nobody ended with 1: .*pods "nobody" not found$'):
+        cluster.kubectl("get", "pod", "nobody")
 
 
 def test_a_kubelet_that_restarts_keeps_its_pods_and_gets_its_devices_back(
@@ -237,6 +282,13 @@ def test_a_kubelet_can_write_only_to_its_own_folders(cluster: Sandbox) -> None:
     assert {place for place in writable if place.startswith("/var/")} <= {"/var/lib/kubelet", "/var/log"} | {
         place for place in writable if place.startswith("/var/lib/kubelet/")
     }
+
+
+def test_a_kubelet_finds_its_root_shared_and_mounts_nothing_over_it(cluster: Sandbox) -> None:
+    (pid,) = (program.pid for program in status(cluster.name).programs if program.name == "kubelet-wide")
+    lines = [line.split() for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+    (tags,) = (tags for _, _, _, _, place, _, *tags in lines if place == "/var/lib/kubelet")
+    assert tags[0].startswith("shared:")
 
 
 def _sees(pid: int | None, place: str, device: str) -> bool:

@@ -51,3 +51,11 @@ def test_a_sandbox_that_is_up_stays(other: ExitStack, monkeypatch: pytest.Monkey
     with pytest.raises(SandboxBusy, match="is up already"):
         registry.remove_files(NAME)
     assert layout.lock_file(NAME).exists()
+
+
+@pytest.mark.usefixtures("other")
+def test_the_sandboxes_that_are_up_are_those_whose_lock_is_held() -> None:
+    layout.lock_file("ended").touch()
+    with registry.lock("another"):
+        assert registry.names_up() == ("another", NAME)
+    assert registry.names_up() == (NAME,)

@@ -13,8 +13,8 @@ from tests.sandbox.leftovers import PATIENCE, assert_nothing_left, eventually, m
 from tests.waiting import stretched
 
 import topomend
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox.build import ensure_binary
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.sandbox.releases.build import ensure_binary
 
 pytestmark = pytest.mark.cluster
 
@@ -105,7 +105,7 @@ def is_supervisor_of(process: psutil.Process, cache: Path) -> bool:
         words = process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return False
-    return "topomend.sandbox.supervisor" in words and any(str(cache) in word for word in words)
+    return "topomend.sandbox.processes.supervisor" in words and any(str(cache) in word for word in words)
 
 
 def test_up_stays_up_says_so_when_asked_again_and_goes_down_for_good(cache: Path) -> None:

@@ -15,7 +15,7 @@ from tests.sandbox.leftovers import assert_nothing_left, eventually
 from tests.waiting import stretched
 
 import topomend
-from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.releases.build import ensure_binary
 
 pytestmark = pytest.mark.cluster
 
@@ -132,6 +132,16 @@ def test_every_node_and_every_pod_is_ready_when_it_is_up(commands: Commands) -> 
         assert (pod["status"]["phase"], container["ready"], container["restartCount"]) == ("Running", True, 0)
 
 
+def test_kubectl_of_the_sandbox_runs_the_plugin(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(commands.environment, "PATH", os.defpath)
+    monkeypatch.delitem(commands.environment, "KUBECONFIG")
+    shown = commands.sandbox("kubectl", "--", "numa", "show", "-o", "name")
+    assert (shown.stdout.split(), shown.returncode) == (
+        [f"nodetopology.topomend.io/node-{number}" for number in (1, 2)],
+        0,
+    ), shown.stderr
+
+
 def test_status_names_the_programs_and_their_metrics(commands: Commands) -> None:
     programs = commands.programs()
     assert {name for name in programs if name.startswith("topomend-")} == PROGRAMS | {"topomend-tokens"}
@@ -140,7 +150,7 @@ def test_status_names_the_programs_and_their_metrics(commands: Commands) -> None
         assert programs[name]["metrics"] in text
         assert Path(programs[name]["log"]).exists()
         assert f"Logs are in {Path(programs[name]['log']).parent}\n" in text
-        with urllib.request.urlopen(programs[name]["metrics"], timeout=10) as answer:  # noqa: S310 - http
+        with urllib.request.urlopen(programs[name]["metrics"], timeout=60) as answer:  # noqa: S310 - http
             assert b"topomend_" in answer.read()
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.replay.lifecycle.node_allocatable import node_allocatable
 from topomend.selftest.cases import Case, Choice, choose
 from topomend.selftest.compare import Prediction, Seen, predict
 from topomend.selftest.manifest import pod_manifest
-from topomend.wire.bound_pod import read_bound_pod
+from topomend.wire.pods.bound_pod import read_bound_pod
 
 OWN = "topomend-selftest-abcde"
 

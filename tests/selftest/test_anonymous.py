@@ -2,7 +2,7 @@
 
 from tests.builders import guaranteed_pod, node_state, pod, running
 
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.selftest.anonymous import without_names
 

@@ -10,13 +10,13 @@ from tests.check.test_recorded_machines import careful_state
 from tests.selftest.seen import OWN, choice_of, node_of, predicted
 from verify.oracle.recorded import RECORDED
 
-from topomend.discover import read_host
-from topomend.model.node_state import NodeState
-from topomend.model.pod import requests_of, usage_of
+from topomend.discover.host import read_host
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import requests_of, usage_of
 from topomend.selftest.cases import MOST_RESOURCES, choose
 from topomend.selftest.compare import Seen, predict
 from topomend.selftest.manifest import pod_manifest
-from topomend.wire.bound_pod import read_bound_pod
+from topomend.wire.pods.bound_pod import read_bound_pod
 
 GPUS = "sockets:2 cores:4 memory:8Gi device:vendor.com/gpu@0=1,1=1"
 

@@ -7,7 +7,7 @@ from tests.builders import guaranteed_pod, node_state, pod_allocation, running
 from tests.selftest.seen import OWN, predicted, seen
 
 from topomend.model.bitmask import parse_id_list
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, DeviceAllocation, PodAllocation
 from topomend.selftest.compare import (
     Agreement,
     Answer,

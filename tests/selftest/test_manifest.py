@@ -6,11 +6,11 @@ import pytest
 from tests.builders import node_state
 from tests.selftest.seen import OWN, choice_of, node_of
 
-from topomend.model.cluster import Taint
+from topomend.model.nodes.node import Taint
 from topomend.selftest.cases import Case
 from topomend.selftest.manifest import namespace_manifest, pod_manifest
-from topomend.wire.bound_pod import read_bound_pod
 from topomend.wire.group import RELAUNCH_ANNOTATION, SELFTEST_LABEL, STEER_LABEL
+from topomend.wire.pods.bound_pod import read_bound_pod
 
 STATE = node_state(
     "sockets:2 cores:4 threads:2 memory:8Gi hugepages-2Mi:64 device:vendor.com/gpu@0=1,1=1", memory_manager="Static"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement
 from topomend.wire.disruption_budget import MAX_VALUES, read_budget
 from topomend.wire.document import MalformedObject
 

@@ -4,9 +4,16 @@ from typing import Any
 
 import pytest
 
-from topomend.model.cluster import NodeSelectorTerm, Requirement
+from topomend.model.pods.scheduling import NodeSelectorTerm, Requirement
 from topomend.wire.document import MalformedObject
-from topomend.wire.volume import MAX_VALUES, ZONE_LABELS, is_of_claim, read_volume_name, read_volume_terms
+from topomend.wire.volume import (
+    MAX_VALUES,
+    ZONE_LABELS,
+    is_ephemeral,
+    is_of_claim,
+    read_volume_name,
+    read_volume_terms,
+)
 
 
 def volume(*terms: Any, **spec: Any) -> dict[str, Any]:
@@ -34,6 +41,14 @@ def test_a_claim_names_its_volume_once_it_has_one() -> None:
 )
 def test_a_volume_is_of_the_claim_that_it_names_itself(reference: dict[str, str] | None, is_its: bool) -> None:
     assert is_of_claim(volume(claimRef=reference), "ns", "data") == is_its
+
+
+def test_a_claim_is_ephemeral_for_the_pod_that_controls_it_alone() -> None:
+    owner = {"kind": "Pod", "uid": "1", "controller": True}
+    assert is_ephemeral({"metadata": {"ownerReferences": [owner]}}, "1")
+    assert not is_ephemeral({"metadata": {"ownerReferences": [owner]}}, "2")
+    assert not is_ephemeral({"metadata": {"ownerReferences": [owner | {"controller": False}]}}, "1")
+    assert not is_ephemeral({"metadata": {}}, "1")
 
 
 def test_the_terms_of_a_volume_are_read_all() -> None:

@@ -18,9 +18,9 @@ from tools.commands import Unavailable
 
 from topomend.kube.client import Client, Resource
 from topomend.kube.errors import APIError
-from topomend.sandbox.build import locked
 from topomend.sandbox.layout import cache_folder
-from topomend.sandbox.toolchain import ENVIRONMENT, find_go, run_go
+from topomend.sandbox.releases.build import locked
+from topomend.sandbox.releases.toolchain import ENVIRONMENT, find_go, run_go
 
 MODULE, VERSION = "sigs.k8s.io/karpenter", "v1.14.0"
 """The newest release that Go 1.26.8 builds."""

@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -22,13 +22,21 @@ from verify.bench import workloads
 from verify.oracle.build import OracleNotBuilt, oracle_binary
 from verify.oracle.cases import node_state
 from verify.oracle.kubelet_oracle import KubeletOracle
+from verify.pictures.examples import EIGHT, server
 
-from topomend.decide.feasibility import diagnose
-from topomend.decide.survey import Surveys
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.decide.diagnosis.survey import Surveys
+from topomend.decide.pools.pools import Pool
 from topomend.explain.nearest.nearest_amounts import nearest_amounts
-from topomend.model.cluster import Placement
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import Placement
+from topomend.picture import pool as pools
+from topomend.picture.drawing import page as pages
+from topomend.picture.drawing.document import Picture, Section
+from topomend.picture.form import HTML
+from topomend.picture.machine import node
+from topomend.picture.machine.facts import Subject
 from topomend.replay.admission import admit, release
 from topomend.replay.errors import KUBELET_WOULD_HANG
 from topomend.replay.fast_path.admission import FastAdmission
@@ -37,7 +45,7 @@ from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import NUMAInfo, merge
 from topomend.replay.topology.prefer_most_allocated_numa_node import OPTION
 from topomend.sandbox.failures import SandboxUnavailable
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 CUT_OFF_SECONDS = 30
 """How long a merge of the kubelet may take."""
@@ -48,6 +56,8 @@ RUNS = 5
 REFUSED_PODS = 20
 
 WIDE_OPTIONS = {"max-allowable-numa-nodes": "64"}
+
+IMPORT = "import time; begun = time.process_time(); import topomend.library; print(time.process_time() - begun)"
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 
@@ -82,6 +92,29 @@ class Row:
     def _goal(self) -> str:
         goals = [f"{_duration(self.target)}"] if self.target is not None else []
         return ", ".join(goals + ["faster"] * self.to_be_faster) or "-"
+
+
+def imports() -> Iterator[Row]:
+    """What a program pays that uses the library, in a process of its own each time."""
+    command = [sys.executable, "-c", IMPORT]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(RUNS)]
+    yield Row("importing topomend.library", median(map(float, runs)), target=0.300)
+
+
+def drawings() -> Iterator[Row]:
+    """Pages of 100 nodes: each with all its boxes, and small ones of 256 CPUs as a pool."""
+    ordinary = [server(f"n-{number}", "sockets:2 numa:2 cores:16 memory:64Gi") for number in range(100)]
+    large = [server(f"n-{number}", EIGHT) for number in range(100)]
+    subject = pools.PoolSubject(Pool("gpu", 100, tuple(state.name for state in large), (), ()), large)
+
+    def page(sections: Iterable[Section]) -> str:
+        return pages.written(Picture("100 nodes", [*sections]), HTML)
+
+    apart = _median(lambda: page(node.section_of(Subject(state)) for state in ordinary), RUNS)
+    yield Row("drawing 100 nodes of 64 CPUs", apart, target=1.0)
+    yield Row(
+        "drawing a pool of 100 nodes of 256 CPUs", _median(lambda: page([pools.section_of(subject)]), RUNS), target=1.0
+    )
 
 
 def merges() -> Iterator[Row]:
@@ -320,7 +353,7 @@ def main() -> int:
     form = "{:106} {:>9} {:>10} {:>12} {:>13}  {}\n"
     sys.stdout.write(form.format("", "REPLAY", "KUBELET", "RATIO", "TARGET", "RESULT"))
     missed = 0
-    for measure in (merges, admissions, wide_admissions, refusals, fits):
+    for measure in (imports, drawings, merges, admissions, wide_admissions, refusals, fits):
         for row in measure():
             sys.stdout.write(form.format(*row.cells()))
             sys.stdout.flush()

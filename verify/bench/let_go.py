@@ -20,14 +20,15 @@ from tests.builders import applied, gated_pod, node
 from verify.bench.operator_cost import node_states
 
 from topomend.cache import changes
-from topomend.cache.snapshot import PodCounted, Snapshot
+from topomend.cache.entries import PodCounted
+from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
-from topomend.decide.feasibility import ExcludedNodes
-from topomend.decide.survey import Surveys
+from topomend.decide.diagnosis.feasibility import ExcludedNodes
+from topomend.decide.diagnosis.survey import Surveys
 from topomend.kube.client import Client
-from topomend.model.cluster import WatchedPod
-from topomend.model.pod import usage_of
-from topomend.reconcile.metrics import Metrics
+from topomend.model.pods.pod import usage_of
+from topomend.model.pods.scheduling import WatchedPod
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import NodePods
 from topomend.reconcile.placement.reservations import Reservations

@@ -39,10 +39,10 @@ from topomend.kube.errors import NotFound
 from topomend.model.bitmask import parse_id_list
 from topomend.model.condition import Condition, Summary
 from topomend.model.machine import PCIDevice
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 from topomend.wire.published.node_topology import HEARTBEAT, node_topology, status_of
 
 MAX_RSS = 256 << 20

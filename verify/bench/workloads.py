@@ -10,14 +10,14 @@ from verify.oracle.kubelet_oracle import Case
 
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.model.bitmask import format_id_list
-from topomend.model.cluster import Node
-from topomend.model.node_state import NodeState
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.replay.topology.distances import Distances
 from topomend.replay.topology.hints import Family, Hints, Offer, SocketRule, per_node
 from topomend.replay.topology.merge import NUMAInfo
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 NO_GATES: Mapping[str, bool] = MappingProxyType({})

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from tools.go_programs import go
 
-from topomend.sandbox.build import locked
-from topomend.sandbox.go_modules import ENVIRONMENT, minor_of
 from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.releases.build import locked
+from topomend.sandbox.releases.go_modules import ENVIRONMENT, minor_of
 
 KindOf: TypeAlias = tuple[str, str]
 """apiVersion and kind."""

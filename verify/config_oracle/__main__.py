@@ -17,7 +17,7 @@ from verify.config_oracle.compare import Case, Report, compare_many
 from verify.oracle.build import OracleNotBuilt
 from verify.oracle.kubelet_oracle import KubeletOracle
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox.failures import SandboxUnavailable
 
 REPORT = Path("build/config-oracle-report.txt")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from verify.oracle.build import Program, oracle_binary
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 _FOLDER = Path(__file__).parent
 CONFIGURATIONS = Program(

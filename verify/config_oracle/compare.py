@@ -18,14 +18,14 @@ from typing import Any
 from verify.config_oracle.generate import HEAD, Generator, encoded
 from verify.oracle.kubelet_oracle import KubeletOracle
 
+from topomend.discover.documents import NotADocument, NotTold, is_json, plain_value, read_document
 from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config import read_content, read_kubelet_config, read_written
-from topomend.discover.kubelet_config.documents import NotADocument, NotTold, is_json, plain_value, read_document
 from topomend.discover.kubelet_config.fields import ROOT, Types, types_of
 from topomend.discover.kubelet_config.files import NOT_TOLD
 from topomend.discover.kubelet_config.go_values import parse_duration
+from topomend.discover.kubelet_config.kubelet_process import read_flags
 from topomend.discover.kubelet_config.merge import as_unstructured
-from topomend.discover.kubelet_process import read_flags
 from topomend.replay.gates import minor_of
 from topomend.replay.startup.quantity import parse
 

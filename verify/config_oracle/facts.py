@@ -18,7 +18,7 @@ from verify.config_oracle.build import CONFIGURATIONS, config_oracle_binary
 from verify.oracle.build import MINIMUM_GO, run_module
 from verify.oracle.kubelet_oracle import KubeletOracle
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 RELEASES = ("v1.30.14", "v1.31.13", "v1.32.6", "v1.33.5", "v1.34.4", "v1.35.5", "v1.36.3", "v1.37.2")
 TARGET = Path("operator/topomend/discover/kubelet_config/fields.json")

@@ -1,7 +1,8 @@
 """``python -m verify.config_oracle.live``: random configurations on a real kubelet, which starts or does not.
 
 One control plane serves all; each configuration is written for the one node's kubelet, which either serves its health
-or ends. Its log then has the sentences that replay gives. Exits with 1 after a difference, with 3 without a sandbox.
+or ends. Its log then has the sentences that replay gives. ``topomend lint`` says of the same file whether it starts.
+Exits with 1 after a difference, with 3 without a sandbox.
 """
 
 import argparse
@@ -19,15 +20,20 @@ from random import Random
 from typing import Any
 
 import yaml
+from click.testing import CliRunner
 from verify.config_oracle.starting import Content, as_loaded, random_content, written
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.cli.main import main
+from topomend.cli.output.failures import NO, YES
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.replay.gates import minor_of
 from topomend.replay.startup.configuration import Host
 from topomend.replay.startup.go_text import duration_of, quote
+from topomend.replay.startup.rules.run import STARTED_ONCE, runs_once
 from topomend.replay.startup.validation import why_not_start
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.failures import SandboxError
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 
 NODE = "n"
 SHAPE = "sockets:1 numa:2 cores:4 memory:4Gi"
@@ -69,6 +75,7 @@ _CHANGES: tuple[Content, ...] = (
     {"podLogsDir": "/a/../b"},
     {"maxOpenFiles": -1},
     {"maxPods": -1},
+    {"runOnce": True},
     {"userNamespaces": {"idsPerPod": 5}},
     {"userNamespaces": {"idsPerPod": 65536}},
     {"logging": {"format": "x"}},
@@ -113,18 +120,29 @@ _CHANGES: tuple[Content, ...] = (
 """Configurations of the fields that are left alone otherwise."""
 
 
+_RUNS_ONCE = (STARTED_ONCE, "runonce failed: no pod manifest update")
+"""What a kubelet says that runs once: the second where its files are not read within a second, on a busy machine."""
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """One configuration, whether its kubelet started, and what replay says."""
+    """One configuration, whether its kubelet started, what replay says, and whether it starts according to ``lint``.
+
+    ``for_host`` is that it would have done otherwise on a host with cgroup v2, which lint assumes.
+    """
 
     change: Content
     started: bool
     log: str
     sentences: tuple[str, ...]
+    lint_starts: bool
+    for_host: bool
 
     @property
     def agree(self) -> bool:
-        """Whether replay predicts the start, or the log has one of its sentences, raw or quoted by klog."""
+        """Whether lint and replay predict the start, or the log has one of the sentences, raw or quoted by klog."""
+        if (self.lint_starts != self.started) is not self.for_host:
+            return False
         if self.started or not self.sentences:
             return self.started and not self.sentences
         return any(text in self.log or quote(text)[1:-1] in self.log for text in self.sentences)
@@ -142,6 +160,13 @@ def _harmless_gates(change: Mapping[str, Any]) -> Content:
     """No gate turns a feature on that nobody has asked for: alpha features may end a kubelet later."""
     gates = {name: on for name, on in change.get("featureGates", {}).items() if not (on and name.startswith("All"))}
     return {"featureGates": gates}
+
+
+def predicted(loaded: Content, version: str, host: Host) -> tuple[str, ...]:
+    """The sentences of which a kubelet on this host says one at its end; empty where it starts and runs on."""
+    if refused := why_not_start(loaded, version, host=host):
+        return refused
+    return _RUNS_ONCE if runs_once(minor_of(version), loaded) else ()
 
 
 class LiveKubelet:
@@ -162,10 +187,18 @@ class LiveKubelet:
         for name in ("cpu_manager_state", "memory_manager_state"):
             (self._folder / name).unlink(missing_ok=True)
         self._log.write_text("")
-        started = self._starts(health)
+        lint_starts, started = self._lint_starts(), self._starts(health)
         log = self._log.read_text(errors="replace")
-        host = Host(cgroup_v1=not Path("/sys/fs/cgroup/cgroup.controllers").exists())
-        return Outcome(change, started, log, why_not_start(as_loaded(content), self._version, host=host))
+        loaded, host = as_loaded(content), Host(cgroup_v1=not Path("/sys/fs/cgroup/cgroup.controllers").exists())
+        sentences = predicted(loaded, self._version, host)
+        for_host = bool(sentences) != bool(predicted(loaded, self._version, Host(cgroup_v1=False)))
+        return Outcome(change, started, log, sentences, lint_starts, for_host)
+
+    def _lint_starts(self) -> bool:
+        """Whether the kubelet starts with its file by ``topomend lint``; not where the file cannot be read."""
+        arguments = ["lint", str(self._file), "--machine", SHAPE, "--kubelet-version", self._version, "-o", "json"]
+        result = CliRunner().invoke(main, arguments)
+        return result.exit_code in (YES, NO) and bool(json.loads(result.stdout)["starts"])
 
     def _starts(self, health: int) -> bool:
         self._sandbox.begin_kubelet(NODE)
@@ -207,7 +240,7 @@ def live_kubelet(version: str) -> Iterator[LiveKubelet]:
         yield LiveKubelet(sandbox, version)
 
 
-def main() -> int:
+def ask_all() -> int:
     """Ask the kubelet about every configuration, and print the differences and the figures."""
     parser = argparse.ArgumentParser(prog="python -m verify.config_oracle.live", description=__doc__)
     parser.add_argument("--cases", type=int, default=300, help="how many configurations (default: %(default)s)")
@@ -233,6 +266,7 @@ def main() -> int:
 def _report(outcome: Outcome) -> Outcome:
     if not outcome.agree:
         said = " | ".join(outcome.sentences) or "starts"
+        said += "; lint: starts" if outcome.lint_starts else "; lint: does not start"
         did = "started" if outcome.started else "ended: " + " / ".join(outcome.log.splitlines()[-3:])[:1500]
         sys.stdout.write(f"{json.dumps(outcome.change)}\n  replay: {said}\n  kubelet: {did}\n")
         sys.stdout.flush()
@@ -240,4 +274,4 @@ def _report(outcome: Outcome) -> Outcome:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ask_all())

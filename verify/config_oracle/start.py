@@ -21,7 +21,7 @@ from verify.config_oracle.starting import MEMORY, NUMA_NODES, Content, as_file, 
 from verify.oracle.build import OracleNotBuilt
 from verify.oracle.kubelet_oracle import KubeletOracle
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.startup.configuration import Host
 from topomend.replay.startup.validation import why_not_start
 from topomend.sandbox.failures import SandboxUnavailable

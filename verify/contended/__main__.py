@@ -22,9 +22,9 @@ from verify.contended.run import DidNotStart, Way, run
 from verify.targets import Target, judge
 
 from topomend.cli.output.table import echo_table
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import SandboxError
-from topomend.sandbox.go_modules import NotARelease
+from topomend.sandbox.releases.go_modules import NotARelease
 
 PODS = 600
 """They take 23 minutes for each way. The six longest waits determine the p99, also that of the bound: in virtual time

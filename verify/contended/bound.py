@@ -13,11 +13,11 @@ from verify.contended.virtual_time import Watch, state_of, unwatched
 
 from topomend.alignment.requested import admission_of
 from topomend.decide.scoring import score
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, requests_of
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, requests_of
 from topomend.replay.admission import admit, release
 from topomend.sandbox import NodeSpec
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 
 def best_fit(

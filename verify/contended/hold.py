@@ -21,7 +21,7 @@ from verify.contended.run import NAMESPACE, of_release, topomend_on, wait, wait_
 from verify.targets import Target, judge
 
 from topomend.kube.client import NAMESPACES, PODS, Client, connect
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import NodeSpec, Sandbox
 
 P50, P99 = 0.05, 0.5

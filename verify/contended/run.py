@@ -25,9 +25,9 @@ from verify.contended.outcome import Outcome, Stay
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.kube.errors import APIError
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.host import free_ports
+from topomend.sandbox.processes.host import free_ports
 
 ROOT = Path(__file__).parents[2]
 

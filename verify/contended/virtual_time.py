@@ -19,15 +19,16 @@ from verify.contended.timeline import Timeline
 from topomend.cache import changes
 from topomend.decide.plan import RelaunchOn, Yield, choose_in_order
 from topomend.kube.client import Client, Reading
-from topomend.model.cluster import HOSTNAME_LABEL, Node, WatchedPod
-from topomend.model.node_state import NodeState, free_cpus
+from topomend.model.nodes.node import HOSTNAME_LABEL, Node
+from topomend.model.nodes.node_state import NodeState, free_cpus
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.gated_pods import MAX_YIELDS, YIELD_SECONDS
 from topomend.reconcile.gated.reservation_turns import ReservationTurns
 from topomend.reconcile.store import Store
 from topomend.replay.admission import admit, release
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import FIT_GATE
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 BINDS, ADMITS, STARTS = (0.003, 0.1), (0.003, 0.1), (0.25, 0.5)
 """Least and most seconds: the scheduler binds a pod, its kubelet admits it, its containers start."""

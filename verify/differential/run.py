@@ -41,7 +41,7 @@ from topomend.kube.client import (
 )
 from topomend.kube.client import NODES as NODE_OBJECTS
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import REFUSAL_PREFIX
+from topomend.model.pods.scheduling import REFUSAL_PREFIX
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import RELAUNCH_ANNOTATION
 

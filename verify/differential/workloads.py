@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.builders import pod_manifest
 
-from topomend.wire.pod_group import KUEUE, KUEUE_SIZE, LABELS
+from topomend.wire.pods.pod_group import KUEUE, KUEUE_SIZE, LABELS
 
 LABEL = "workload"
 """The label of all pods of a workload, with its name."""

@@ -9,7 +9,7 @@ import sys
 from tools.commands import Unavailable
 from verify.e2e.prerequisites import MissingPrograms, check
 
-from topomend.sandbox.go_modules import NotARelease, minor_of
+from topomend.sandbox.releases.go_modules import NotARelease, minor_of
 
 
 def main(releases: list[str]) -> int:

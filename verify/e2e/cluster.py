@@ -43,10 +43,10 @@ from verify.e2e.node import (
 )
 from verify.e2e.programs import Program, Space
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import control_plane
-from topomend.sandbox.build import ensure_binary
-from topomend.sandbox.kubelet import KERNEL_TUNABLES
+from topomend.sandbox.node.kubelet import KERNEL_TUNABLES
+from topomend.sandbox.releases.build import ensure_binary
 
 T = TypeVar("T")
 
@@ -420,11 +420,11 @@ def _snapshotter(folder: Path, space: Space) -> str:
     Asked once: where two nodes try the same folders at a time, one of them fails, and copies the image for each
     container.
     """
-    for name in ("lower", "upper", "work", "merged"):
-        (folder / "overlay" / name).mkdir(parents=True, exist_ok=True)
-    at = INSIDE / "overlay"
-    options = f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work"
-    trial = ["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", options, str(at / "merged")]
+    lower, upper, work, merged = (folder / "overlay" / name for name in ("lower", "upper", "work", "merged"))
+    for place in (lower, upper, work, merged):
+        place.mkdir(parents=True, exist_ok=True)
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    trial = ["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", options, str(merged)]
     return "native" if space.attempt(*trial).returncode else "overlayfs"
 
 

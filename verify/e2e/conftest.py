@@ -7,8 +7,8 @@ import pytest
 from verify.e2e import images
 
 from topomend import __version__
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox.go_modules import minor_of
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.sandbox.releases.go_modules import minor_of
 
 RELEASE = os.environ.get("TOPOMEND_KUBERNETES") or DEFAULT_VERSION
 """The release of the control plane and of all kubelets of the story."""

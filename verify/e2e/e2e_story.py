@@ -7,9 +7,11 @@ TOPOMEND_KUBERNETES names the release of the control plane and the kubelets. The
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +44,7 @@ from verify.e2e.pods import (
     PODS,
     allowed_cpus,
     bound_pod,
+    claiming_pod,
     deployment,
     has_run,
     is_gated,
@@ -51,12 +54,15 @@ from verify.e2e.pods import (
     marks_on,
     pod,
     stubborn_pod,
+    template,
 )
 from verify.e2e.programs import Failed
+from verify.kueue import kueue
 
 from topomend.model.quantity import parse_quantity, value
-from topomend.sandbox.go_modules import OLDEST_MINOR
+from topomend.sandbox.releases.go_modules import OLDEST_MINOR
 from topomend.wire.group import CREATOR_ANNOTATION, PLACEHOLDER_GATE, SELFTEST_LABEL
+from topomend.wire.queued_workload import API_VERSION, counts_as_active
 
 HERE, THERE = "node-1", "node-2"
 CONFIGZ_MINOR = 33
@@ -65,10 +71,21 @@ CONFIGZ_MINOR = 33
 POLICY_MINOR = 36
 """Since Kubernetes 1.36 the API server serves MutatingAdmissionPolicies by default."""
 
+CLAIMS_MINOR = 34
+"""Since Kubernetes 1.34 the API server serves resource.k8s.io/v1."""
+
+WITH_ROLES = ("claims", "defragment", "kueue")
+"""The components that give the operator a flag of their name and a role, ``topomend-NAME``."""
+
 CURE = "kubeadm"
 """The component that cures the agents of these nodes, whose layout is kubeadm's, where kubelets refuse configz."""
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+CLAIMS = "/apis/resource.k8s.io/v1"
+KUEUE = f"/apis/{API_VERSION}"
+KINDS_OF_KUEUE = ("admissionchecks", "clusterqueues", "localqueues", "resourceflavors", "workloads")
+TRAIN = ("workloads.kueue.x-k8s.io", "train")
+"""Kubernetes has a kind Workload of its own."""
 
 TAKE = ("--take-ownership", "--force-conflicts")
 """kubectl owns the fields that it has applied; helm 4 applies by the server too."""
@@ -288,6 +305,80 @@ def test_an_upgrade_while_pods_are_refused_loses_none_and_doubles_none(story: In
     story.relaunch("after-upgrade", HERE, THERE)
 
 
+def test_check_finds_the_rights_of_components_that_are_added(story: Installed, tmp_path: Path) -> None:
+    definitions = [kind for kind in kueue.kinds() if kind["spec"]["names"]["plural"] in KINDS_OF_KUEUE]
+    of_kueue = {"apiVersion": "v1", "kind": "List", "items": definitions}
+    story.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(of_kueue))
+    images_of_now = [{"name": "topomend", "newTag": NEXT_TAG}]
+    story.apply(story.manifests(tmp_path, *WITH_ROLES, "placeholders", images=images_of_now))
+    story.leader()
+    told = story.cluster.numa("check", "--wait", "60")
+    assert ("TM120" in told) == (MINOR < CLAIMS_MINOR), told
+
+
+def test_with_the_component_kueue_a_workload_is_answered(story: Installed) -> None:
+    """The test does what Kueue's controllers would do: it gives the workload quota, and asks the check."""
+    story.cluster.kubectl("apply", "--server-side", "--filename=examples/kueue/queue.yaml")
+    eventually("the check to be active", lambda: _is_answered(story), 30)
+    spec = {"podSets": [{"name": "main", "count": 1, "template": {"spec": template(HERE)}}], "queueName": "numa"}
+    head = {"apiVersion": API_VERSION, "kind": "Workload", "metadata": {"name": "train"}}
+    story.cluster.api.create(f"{KUEUE}/namespaces/{NAMESPACE}/workloads", {**head, "spec": spec})
+    assigned = {"name": "main", "count": 1, "flavors": {"cpu": "linux"}, "resourceUsage": {"cpu": "1"}}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    asked = {"name": "numa-fit", "state": "Pending", "message": "", "lastTransitionTime": now}
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    status = {
+        "admission": {"clusterQueue": "numa", "podSetAssignments": [assigned]},
+        "conditions": [{**reserved, "lastTransitionTime": now}],
+        "admissionChecks": [asked],
+    }
+    began = time.monotonic()
+    patch = json.dumps({"status": status})
+    story.cluster.kubectl("patch", *TRAIN, "--subresource=status", "--type=merge", f"--patch={patch}")
+    answer = eventually("an answer", lambda: _answer(story), 30)
+    story.figures["asked by Kueue to answered"] = f"{time.monotonic() - began:.1f} s"
+    assert answer["state"] == "Ready", answer
+    assert re.fullmatch(r"1 pod fits by replay: 1 on node-[12]", answer["message"]), answer
+    ended = '--patch={"spec": {"active": false}}'  # its place is held no longer
+    story.cluster.kubectl("patch", *TRAIN, "--type=merge", ended)
+
+
+@pytest.mark.skipif(MINOR < CLAIMS_MINOR, reason="API servers before 1.34 serve no resource.k8s.io/v1")
+def test_with_the_component_claims_a_gated_pod_with_a_claim_is_let_go(story: Installed) -> None:
+    """No driver offers its device, so no node is preferred; what is read of claims would be complained about if not."""
+    named = {"apiVersion": "resource.k8s.io/v1", "metadata": {"name": "device"}}
+    requests = [{"name": "one", "exactly": {"deviceClassName": "device"}}]
+    story.cluster.api.create(f"{CLAIMS}/deviceclasses", {**named, "kind": "DeviceClass", "spec": {}})
+    claim = {**named, "kind": "ResourceClaim", "spec": {"devices": {"requests": requests}}}
+    story.cluster.api.create(f"{CLAIMS}/namespaces/{NAMESPACE}/resourceclaims", claim)
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
+    eventually("new pods to be gated", story.gates_new_pods, 30)
+    story.cluster.api.create(PODS, claiming_pod("claims", HERE, "device"))
+    eventually("the pod to be let go", lambda: not is_gated(story.cluster.api.get(f"{PODS}/claims")), 30)
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
+
+
+def test_with_the_component_defragment_the_verb_has_nothing_to_move(story: Installed) -> None:
+    with pytest.raises(Failed, match="no pod can be moved"):
+        story.cluster.numa("defragment", "--dry-run")
+    assert story.leader()["spec"]["containers"][0]["args"][-4:-1] == [f"--{name}" for name in WITH_ROLES]
+
+
+def test_with_the_component_placeholders_autoscalers_count_a_pod_that_waits_for_a_node(story: Installed) -> None:
+    story.fill(THERE, "there")
+    story.fill(HERE, "here")
+    story.cluster.api.create(PODS, bound_pod("asks", HERE))
+    refused = story.refusal("asks")
+    placeholder = eventually("a placeholder that autoscalers count", lambda: _counted(story), 60)
+    story.figures["refused to counted by autoscalers"] = f"{time.monotonic() - refused:.1f} s"
+    (container,) = placeholder["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "1", "memory": str(32 << 20)}
+    story.cluster.kubectl("delete", "pod", "there", f"--namespace={NAMESPACE}")
+    _, item = story.running("asks", refused)
+    assert item["spec"]["nodeName"] == THERE
+    eventually("no placeholder to be left", lambda: _placeholders(story) == [], 10)
+
+
 def test_no_container_of_topomend_was_restarted(story: Installed) -> None:
     restarts = {
         name_of(moment.object): status["restartCount"]
@@ -318,26 +409,6 @@ def test_containers_stay_below_the_memory_that_the_manifests_allow(story: Instal
     assert {name: memory.peak < limits[name] for name, memory in story.memory.items()} == dict.fromkeys(limits, True)
 
 
-def test_with_the_component_placeholders_autoscalers_count_a_pod_that_waits_for_a_node(
-    story: Installed, tmp_path: Path
-) -> None:
-    images_of_now = [{"name": "topomend", "newTag": NEXT_TAG}]
-    story.apply(story.manifests(tmp_path, "placeholders", images=images_of_now))
-    story.leader()
-    story.fill(THERE, "there")
-    story.fill(HERE, "here")
-    story.cluster.api.create(PODS, bound_pod("asks", HERE))
-    refused = story.refusal("asks")
-    placeholder = eventually("a placeholder that autoscalers count", lambda: _counted(story), 60)
-    story.figures["refused to counted by autoscalers"] = f"{time.monotonic() - refused:.1f} s"
-    (container,) = placeholder["spec"]["containers"]
-    assert container["resources"]["requests"] == {"cpu": "1", "memory": str(32 << 20)}
-    story.cluster.kubectl("delete", "pod", "there", f"--namespace={NAMESPACE}")
-    _, item = story.running("asks", refused)
-    assert item["spec"]["nodeName"] == THERE
-    eventually("no placeholder to be left", lambda: _placeholders(story) == [], 10)
-
-
 def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.relaunch("moved", HERE, THERE)
     story.cluster.api.create(PODS, pod("refused", HERE))
@@ -347,6 +418,9 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.cluster.api.create(PODS, pod("steered", HERE))
     assert is_gated(story.cluster.api.get(f"{PODS}/steered"))
     before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
+    with pytest.raises(Failed, match="not drained: ClusterQueue numa: it asks admission check numa-fit"):
+        story.cluster.numa("drain", "--dry-run")
+    story.cluster.kubectl("delete", "clusterqueue", "numa")
     began = time.monotonic()
     print(story.cluster.numa("drain"))
     story.figures[DRAINED] = f"{time.monotonic() - began:.1f} s"
@@ -356,14 +430,16 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     assert {name_of(item): marks for item in pods if (marks := marks_on(item))} == {}
     assert story.cluster.api.items(f"/api/v1/namespaces/{OPERATOR}/pods") == []
     assert _configured_webhooks(story) == []
+    assert not _is_answered(story)
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
 
 
-def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
+def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed, tmp_path: Path) -> None:
     story.fill(HERE, "stays")
     before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
     began = time.monotonic()
-    story.cluster.kubectl("delete", "--ignore-not-found", "-k", "deploy", "--timeout=100s", seconds=150)
+    installed = str(story.manifests(tmp_path, *WITH_ROLES))
+    story.cluster.kubectl("delete", "--ignore-not-found", "-k", installed, "--timeout=100s", seconds=150)
     story.figures["kubectl delete"] = f"{time.monotonic() - began:.1f} s"
     kinds = ",".join(story.cluster.kubectl("api-resources", "--verbs=list", "--output=name").split())
     assert "topomend.io" not in kinds
@@ -379,26 +455,42 @@ def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
 
 
 def test_helm_takes_over_what_kubectl_has_applied(story: Installed, tmp_path: Path) -> None:
-    story.install([HERE, THERE], story.manifests(tmp_path) if story.components else Path("deploy"))
+    story.install([HERE, THERE], story.manifests(tmp_path, *WITH_ROLES))
     before = {uid_of(item) for item in story.cluster.api.items(NODE_TOPOLOGIES)}
-    layout = [f"--set=kubelet.layout={CURE}"] if story.components else []
+    values = [f"--set={name}.enabled=true" for name in WITH_ROLES]
+    values += [f"--set=kubelet.layout={CURE}"] if story.components else []
     began = time.monotonic()
     wait = ("--wait", "--timeout=100s")
-    story.cluster.helm("install", "topomend", str(CHART), *TAKE, *layout, *wait)
+    story.cluster.helm("install", "topomend", str(CHART), *TAKE, *values, *wait)
     story.figures["helm install over kubectl apply"] = f"{time.monotonic() - began:.1f} s"
     story.wait_until_it_works([HERE, THERE])
     assert {uid_of(item) for item in story.cluster.api.items(NODE_TOPOLOGIES)} == before
-    assert "Nothing is wrong: " in story.cluster.numa("check", "--wait", "60")
+    told = story.cluster.numa("check", "--wait", "60")
+    assert ("TM120" if MINOR < CLAIMS_MINOR else "Nothing is wrong: ") in told, told
+    assert _is_answered(story)
     story.relaunch("taken-over", HERE, THERE)
     story.clear()
     story.cluster.helm("uninstall", "topomend", *wait)
     assert story.ours() == []
+    assert not _is_answered(story)
 
 
 def _configured_webhooks(story: Installed) -> list[str]:
     """The configurations of topomend that name a webhook."""
     ours = [item for item in story.cluster.api.items(WEBHOOKS) if name_of(item).startswith("topomend-")]
     return sorted(name_of(item) for item in ours if item.get("webhooks"))
+
+
+def _is_answered(story: Installed) -> bool:
+    """Whether the AdmissionCheck says so."""
+    return counts_as_active(story.cluster.api.get(f"{KUEUE}/admissionchecks/numa-fit"))
+
+
+def _answer(story: Installed) -> Object | None:
+    """The check's entry in the workload's status, once it is answered."""
+    workload = story.cluster.api.get(f"{KUEUE}/namespaces/{NAMESPACE}/workloads/train")
+    (check,) = workload["status"]["admissionChecks"]
+    return None if check["state"] == "Pending" else dict(check)
 
 
 def _placeholders(story: Installed) -> list[Object]:

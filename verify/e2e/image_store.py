@@ -17,7 +17,7 @@ from tools.commands import run
 from verify.e2e import images
 from verify.e2e.programs import Space
 
-from topomend.sandbox.build import locked
+from topomend.sandbox.releases.build import locked
 
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0

@@ -21,9 +21,9 @@ from deploy.manifests import ROOT
 from tools.commands import Unavailable, run, succeeds
 from verify.e2e.prerequisites import BASE_PACKAGE, BUILDER_PACKAGE
 
-from topomend.sandbox.build import locked
 from topomend.sandbox.layout import cache_folder, remove_tree
-from topomend.sandbox.toolchain import find_go
+from topomend.sandbox.releases.build import locked
+from topomend.sandbox.releases.toolchain import find_go
 
 Progress = Callable[[str], None]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 from verify.e2e.cgroups import GroupTree
 
-from topomend.sandbox import linux
 from topomend.sandbox.layout import cache_folder, remove_tree
+from topomend.sandbox.processes import linux
 
 NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
 

@@ -59,6 +59,15 @@ def bound_pod(name: str, node: str) -> Object:
     return {**content, "metadata": metadata, "spec": spec}
 
 
+def claiming_pod(name: str, node: str, claim: str) -> Object:
+    """Such a pod whose container uses a ResourceClaim."""
+    content = pod(name, node)
+    resources = {**content["spec"]["containers"][0]["resources"], "claims": [{"name": "claimed"}]}
+    container = {**content["spec"]["containers"][0], "resources": resources}
+    claims = [{"name": "claimed", "resourceClaimName": claim}]
+    return {**content, "spec": {**content["spec"], "containers": [container], "resourceClaims": claims}}
+
+
 def deployment(name: str, node: str, replicas: int) -> Object:
     """A Deployment of such pods."""
     labels = {"app": name}

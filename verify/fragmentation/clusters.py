@@ -11,10 +11,10 @@ from random import Random
 
 from tests.builders import node_state, pod
 
-from topomend.decide.fragmentation import NodeAnswers, Questions, fragmentation_of
-from topomend.decide.typical_pods import Mix, TypicalPod, kinds_of, merged, mix_of, times
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, is_extended
+from topomend.decide.pools.fragmentation import NodeAnswers, Questions, fragmentation_of
+from topomend.decide.pools.typical_pods import Mix, TypicalPod, kinds_of, merged, mix_of, times
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, is_extended
 from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.capacity import free_amounts
 

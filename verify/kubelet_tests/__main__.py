@@ -16,9 +16,9 @@ from verify.kubelet_tests.results import Results
 from verify.kubelet_tests.run import run
 
 from topomend.cli.output.table import echo_table
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox.failures import SandboxUnavailable
-from topomend.sandbox.go_modules import NotARelease
+from topomend.sandbox.releases.go_modules import NotARelease
 
 
 def main() -> int:

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tools.prereleases import environment_of, minor_of, write_module
 from verify.kubelet_tests import overlay
 from verify.kubelet_tests.overlay import Function
 
-from topomend.sandbox import toolchain
-from topomend.sandbox.build import cache_key, locked
-from topomend.sandbox.go_modules import ENVIRONMENT, minor_of, write_go_mod
 from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.releases import toolchain
+from topomend.sandbox.releases.build import cache_key, locked
 
 MINIMUM_GO = "1.26"
 
 MODULE = "k8s.io/kubernetes"
 
-SINCE = (32, 36)
+SINCE = (32, 36, 38)
 """The minor versions at which the added files change: build tags ``since136`` and so on."""
 
 
@@ -67,8 +67,8 @@ def binaries_of(version: str) -> Binaries:
 
 
 def _build(go: Path, folder: Path, version: str, minor: int) -> None:
-    run = partial(_run, go, folder)
-    write_go_mod(folder, "topomend.io/kubelet-tests", f"{MINIMUM_GO}.0", version, run)
+    run = partial(_run, go, folder, environment_of(version))
+    write_module(folder, "topomend.io/kubelet-tests", f"{MINIMUM_GO}.0", version, run)
     tree = json.loads(run("mod", "download", "-json", f"{MODULE}@{version}"))["Dir"]
     link = folder / "kubernetes"
     link.unlink(missing_ok=True)
@@ -89,8 +89,8 @@ def _binary(folder: Path, package: str) -> Path:
     return folder / f"{package.replace('/', '-')}.test"
 
 
-def _run(go: Path, folder: Path, *arguments: str) -> str:
-    environment = {**os.environ, **toolchain.ENVIRONMENT, **ENVIRONMENT, "GOFLAGS": "-mod=mod -buildvcs=false"}
+def _run(go: Path, folder: Path, needed: Mapping[str, str], *arguments: str) -> str:
+    environment = {**os.environ, **toolchain.ENVIRONMENT, **needed, "GOFLAGS": "-mod=mod -buildvcs=false"}
     done = toolchain.run_go(go, folder, environment, *arguments)
     if done.returncode:
         raise NotBuilt(f"go {arguments[0]} failed in {folder}: {(done.stderr or done.stdout).strip()[-3000:]}")

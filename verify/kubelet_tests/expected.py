@@ -33,6 +33,13 @@ NOT_APPLICABLE = (
         _PREFERENCE,
     ),
     NotApplicable(
+        DEVICE,
+        "TestDevicesToAllocateRevalidatesPreferredDevices",
+        "timed out waiting for the first GetPreferredAllocation call",
+        _PREFERENCE,
+        since=38,
+    ),
+    NotApplicable(
         MEMORY,
         "TestBestEffortPolicyAllocateFollowsCPUManager/has_exclusive_CPUs:_follows_CPU_manager,_no_hint_extension",
         r"expected memory block on NUMA nodes \[0\], got \[0 1\]",

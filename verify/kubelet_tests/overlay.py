@@ -25,10 +25,10 @@ PACKAGES = (CPU, MEMORY, DEVICE, TOPOLOGY, QOS, CONTAINER_QOS)
 
 ADDED = {
     CLIENT: ("client",),
-    CPU: ("cpumanager", *(f"cpumanager_{when}_1_{minor}" for minor in (32, 36) for when in ("before", "since"))),
+    CPU: ("cpumanager", *(f"cpumanager_{when}_1_{minor}" for minor in (32, 36, 38) for when in ("before", "since"))),
     MEMORY: ("memorymanager", "memorymanager_before_1_36", "memorymanager_since_1_36"),
-    DEVICE: ("devicemanager",),
-    TOPOLOGY: ("topologymanager",),
+    DEVICE: ("devicemanager", "devicemanager_before_1_38", "devicemanager_since_1_38"),
+    TOPOLOGY: ("topologymanager", "topologymanager_before_1_38", "topologymanager_since_1_38"),
     QOS: ("qos",),
     CONTAINER_QOS: ("containerqos",),
 }
@@ -184,7 +184,9 @@ def _filled(function: Function, source: str, body: str, parameters: str) -> Mapp
     """What the new body takes from the kubelet's own: how it calls what has another signature in other releases."""
     collect = re.search(r"m\.UpdateAllocatedDevices\(\w*\)", body)
     running = re.search(r"!m\.sourcesReady\.AllReady\(\) && m\.isContainerAlreadyRunning\([^)]*\)", body)
-    options = re.findall(r"\b(cpuGroupSize|cpuSortingStrategy|preferAlignByUncoreCache|alignBySocket)\b", parameters)
+    options = re.findall(
+        r"\b(cpuGroupSize|cpuSortingStrategy|preferAlignByUncoreCache|alignBySocket|minNUMAsFromHint)\b", parameters
+    )
     filled = {
         "question": function.question,
         "logger": "logger, " if "GetAffinity(logger, " in source else "",

@@ -3,11 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from tools.prereleases import minor_of
 from verify.kubelet_tests.expected import entry_for, reason_for, why_unasked
 from verify.kubelet_tests.overlay import FUNCTIONS, PACKAGES, Function
 from verify.kubelet_tests.run import Case
-
-from topomend.sandbox.go_modules import minor_of
 
 COLUMNS = ("PACKAGE", "FUNCTION", "CALLS", "CASES", "PASSED", "FAILED", "NOT APPLICABLE")
 

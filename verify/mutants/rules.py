@@ -14,16 +14,17 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             'DISTRIBUTE_ACROSS_NUMA: "stable"',
         ),
         ("a version beyond the known ones has rules of its own", "_minor", "NEWEST_MINOR)\n", "99)\n"),
+        ("a kubelet of 1.37 has the next release's rules", "is_newer", "> NEWEST_MINOR", ">= NEWEST_MINOR"),
         ("a version before the known ones has rules of its own", "_minor", "max(told, OLDEST_MINOR)", "told"),
         (
             "pod-level resources are not skipped since v1.36 where their gate is off",
-            "read_gates",
+            "_gates_of",
             "skips_pod_level_resources=not managers if minor >= 36 else",
             "skips_pod_level_resources=not managers and pod_level if minor >= 36 else",
         ),
         (
             "gate TopologyManagerPolicyOptions never counts",
-            "read_gates",
+            "_gates_of",
             "topology_options=gates.get(TOPOLOGY_POLICY_OPTIONS, True)",
             "topology_options=True",
         ),
@@ -68,9 +69,9 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "v1.33 words policies as v1.34 does",
-            "_static_policies",
-            "quoted = gates.resize_judges_resource",
-            "quoted = True",
+            "_words",
+            "if gates.resize_judges_resource:",
+            "if gates:",
         ),
         (
             "the empty node's thresholds count",
@@ -126,13 +127,13 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "the Topology Manager's options are read under policy none",
             "_topology_manager",
-            "if policy == policies.NONE:",
-            "if policy == policies.NONE and not settings.topology_manager_policy_options:",
+            "if policy == policy_names.NONE:",
+            "if policy == policy_names.NONE and not settings.topology_manager_policy_options:",
         ),
         (
             "an unknown topology policy is accepted",
             "_topology_manager",
-            "if policy not in policies.POLICIES:",
+            "if policy not in policy_names.POLICIES:",
             "if not policy:",
         ),
         (
@@ -533,6 +534,24 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "cpu/static.py": [
         (
+            "CPUs that are in the shared pool too are the pod's",
+            "CPUManager._is_restored",
+            " or self.bubble & self.pool",
+            "",
+        ),
+        (
+            "a share without those before it is the pod's",
+            "CPUManager._is_restored",
+            "self.assigned.keys() == set(names[: len(self.assigned)])",
+            "True",
+        ),
+        (
+            "what cannot be divided is lost in the next release too",
+            "CPUManager.allocate_pod",
+            "self.pool |= bubble",
+            "pass",
+        ),
+        (
             "half a reserved CPU counts as none",
             "start",
             "-(-settings.reserved_cpu_millis // 1000)",
@@ -619,6 +638,18 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "cpu/assignment.py": [
         (
+            "an affinity of more NUMA nodes than there are counts",
+            "_DistributedSearch.sizes",
+            "if self.strategy.least_nodes <= most:",
+            "if self.strategy.least_nodes:",
+        ),
+        (
+            "single CPUs are handed out as a remainder of whole cores",
+            "_DistributedSearch._usable",
+            "if self.strategy.whole_groups",
+            "if not self.strategy.whole_groups",
+        ),
+        (
             "the remainder comes from the first members",
             "_DistributedSearch._score",
             "tuple([nodes[place] for place in scored.remainder])",
@@ -657,14 +688,14 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "a fully free socket is told by itself, not by the average",
             "_Accumulator.take_full_sockets",
-            "lambda socket: (sockets[socket] & self.free).bit_count() == size)",
-            "lambda socket: not sockets[socket] & ~self.free)",
+            "None if own_sizes else self.topology.cpus_per_socket",
+            "None",
         ),
         (
             "a fully free core is told by itself, not by the average",
             "_Accumulator.take_full_cores",
-            "lambda core: (cores[core] & self.free).bit_count() == size)",
-            "lambda core: not cores[core] & ~self.free)",
+            "None if own_sizes else self.topology.cpus_per_core",
+            "None",
         ),
         (
             "too many CPUs of a cache are taken",

@@ -15,8 +15,8 @@ from verify.nearest.remedies import waits
 from topomend.explain.cause import Cause, Kind
 from topomend.explain.explanation import cause_of
 from topomend.model.bitmask import NUMAMask, mask_of, members, parse_id_list
-from topomend.model.node_state import NodeState, NUMANodeMemory, emptied
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.nodes.node_state import NodeState, NUMANodeMemory, emptied
+from topomend.model.pods.pod import ContainerKind, Pod
 from topomend.model.quantity import format_bytes
 from topomend.model.verdict import Verdict
 from topomend.replay import qos

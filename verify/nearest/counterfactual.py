@@ -13,15 +13,15 @@ from verify.oracle.generate import machine_of, random_case
 from verify.oracle.kubelet_oracle import Case
 
 from topomend.explain.nearest.nearest_amounts import NearestAmount
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Container, Pod, Resources
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Container, Pod, Resources
 from topomend.model.quantity import value
 from topomend.replay import qos
 from topomend.replay.admission import admit, allocation_of, is_admitted, release
 from topomend.replay.container_manager import start
 from topomend.replay.topology.merge import TABLED_NODES
 from topomend.replay.topology.walk_time import MAX_PERMUTATIONS
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 MIB = 1 << 20
 

@@ -12,9 +12,9 @@ from verify.nearest.counterfactual import RefusedPod
 from topomend.explain.remedy import Remedy
 from topomend.explain.setting_remedy import SettingRemedy
 from topomend.model.bitmask import parse_id_list
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, Resources
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, Resources
 from topomend.model.quantity import parse_quantity
 from topomend.replay.admission import is_admitted, release
 

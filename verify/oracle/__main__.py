@@ -14,7 +14,7 @@ from pathlib import Path
 from verify.oracle.build import OracleNotBuilt, oracle_binary
 from verify.oracle.compare import compare_all
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox.failures import SandboxUnavailable
 
 REPORT = Path("build/oracle-report.txt")

@@ -7,28 +7,28 @@ the two part over such an answer is asked again, and for each step one answer th
 
 import signal
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
-from verify.oracle.cases import connected_node, node_state, restarted_node
+from verify.oracle.cases import connected_node, library_node, restarted_node, with_state
 from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from verify.oracle.merging import Merging
 
+from topomend import library
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members, parse_id_list
-from topomend.model.bound_pod import BoundPod
-from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, NUMANodeMemory, allocations
+from topomend.model.nodes.node_state import ContainerAllocation, MemoryBlock, NodeState, NUMANodeMemory, allocations
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.model.verdict import ContainerPlacement, Verdict
-from topomend.replay.admission import admit, release, shared_pool, start_refusal
+from topomend.replay.admission import shared_pool, start_refusal
 from topomend.replay.devices.manager import MAX_NUMA_ID
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
-from topomend.replay.lifecycle.allocation_manager import EVICTS, NAMES_ONE, Kubelet, can_admit_pod
+from topomend.replay.gates import not_released
+from topomend.replay.lifecycle.allocation_manager import EVICTS, NAMES_ONE, can_admit_pod
 from topomend.replay.lifecycle.predicate import OUT_OF, rejection_of
-from topomend.wire.bound_pod import read_bound_pod
-from topomend.wire.cluster import read_node
-from topomend.wire.pod import read_pod
+from topomend.replay.simulation import Simulation
 
 RETRIES = 100
 """How often a case is repeated while the two disagree: of two keys in a Go map, one comes first in 7 of 8 runs."""
@@ -238,78 +238,87 @@ def _replayed(case: Case, answer: Answer) -> list[Fact]:
 def replay(case: Case, answer: Answer) -> Iterator[Fact]:
     """The case on topomend's replay, in the common form: the start, then each step.
 
-    Replay does not model the start of containers: at such a step it takes the memory from ``answer``, as an agent would
-    read it.
+    Nodes, pods, admissions and ends go through the library, as its users have them. Replay does not model the start of
+    containers: at such a step it takes the memory from ``answer``, as an agent would read it.
     """
-    node = node_state(case)
-    refusal = start_refusal(node)
+    node = library_node(case)
+    refusal = start_refusal(node.kubelet.state)
     if refusal is not None:
         yield {"ended": "refused to start", "why": refusal}
         return
     yield {"started": True}
+    pods: dict[tuple[str, str], BoundPod] = {}
     gone = set[tuple[str, str]]()
-    bound: tuple[BoundPod, ...] = ()
     for index, step in enumerate(case["steps"]):
         fact: Fact = {}
         if "admit" in step:
-            pod = read_pod(step["admit"])
-            verdict, node, bound = _admitted(case, node, bound, step["admit"])
+            pod = library.pod(step["admit"])
+            pods[pod.key] = pod
+            verdict, node = _admitted(node, pod)
             if verdict.reason in {KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG}:
                 yield {"ended": "crash" if verdict.reason == KUBELET_WOULD_CRASH else "hang"}
                 return
-            if not all(map(_is_of_fit_check, verdict.unmodelled)):
+            if not all(_is_compared(remark, case) for remark in verdict.unmodelled):
                 yield {"unmodelled": verdict.unmodelled}
                 return
             fact = _verdict(verdict)
-            unready = node.initial_containers is not None
-            (gone.discard if verdict.admitted or not unready else gone.add)((pod.namespace, pod.name))
+            (gone.discard if verdict.admitted or _is_ready(node) else gone.add)(pod.key)
         elif "start" in step:
             if index >= len(answer.get("steps", ())):
                 return
-            node = _with_observed_memory(node, answer["steps"][index]["state"])
-        node = _purged(_stepped(node, step, gone), gone)
-        bound = tuple(pod for pod in bound if not _is_end_of(step, pod))
-        yield {**fact, **_state(node, case)}
+            state = _with_observed_memory(node.kubelet.state, answer["steps"][index]["state"])
+            node = with_state(node, state)
+        elif "end" in step:
+            ended = step["end"]["namespace"], step["end"]["name"]
+            gone.add(ended)
+            node = _not_counted(node, ended)
+        else:
+            node = with_state(node, _stepped(node.kubelet.state, step))
+        node = _purged(node, gone, pods)
+        yield {**fact, **_state(node.kubelet.state, case)}
 
 
-def _admitted(
-    case: Case, node: NodeState, bound: tuple[BoundPod, ...], content: Case
-) -> tuple[Verdict, NodeState, tuple[BoundPod, ...]]:
-    """The answer to a pod: that of the whole kubelet if the case has the Node object, otherwise its managers'."""
-    if "node" not in case:
-        return *admit(node, read_pod(content)), bound
-    verdict, kubelet = can_admit_pod(Kubelet(node, read_node(case["node"]), bound), read_bound_pod(content))
-    return verdict, kubelet.state, kubelet.pods
+def _admitted(node: Simulation, pod: BoundPod) -> tuple[Verdict, Simulation]:
+    """The answer by the library, which binds pods to their node; a pod that is bound to another asks what it asks."""
+    if pod.node in ("", node.kubelet.node.name):
+        return library.admit(node, pod)
+    verdict, kubelet = can_admit_pod(node.kubelet, pod)
+    return verdict, replace(node, kubelet=kubelet)
 
 
-def _is_of_fit_check(remark: str) -> bool:
-    """Whether it is a remark on the fit check, which is compared all the same."""
-    return remark == EVICTS or remark.endswith(NAMES_ONE)
-
-
-def _is_end_of(step: Case, pod: BoundPod) -> bool:
-    return "end" in step and pod.key == (step["end"]["namespace"], step["end"]["name"])
-
-
-def _stepped(node: NodeState, step: Case, gone: set[tuple[str, str]]) -> NodeState:
-    """The node after a step that is neither an admission nor a start. The pod that a step ends gets into ``gone``."""
-    if "end" in step:
-        gone.add((step["end"]["namespace"], step["end"]["name"]))
-    if "restart" in step:
-        return restarted_node(node, step)
-    if "connect" in step:
-        return connected_node(node, step)
-    return replace(node, initial_containers=None) if "ready" in step else node
-
-
-def _purged(node: NodeState, gone: set[tuple[str, str]]) -> NodeState:
+def _purged(node: Simulation, gone: set[tuple[str, str]], pods: Mapping[tuple[str, str], BoundPod]) -> Simulation:
     """The node without what these pods held, as a kubelet that is ready drops it, and then empties ``gone``."""
-    if node.initial_containers is not None:
+    if not _is_ready(node):
         return node
-    for namespace, name in sorted(gone):
-        node = release(node, namespace, name)
+    for key in sorted(gone & pods.keys()):
+        node = library.release(node, pods[key])
     gone.clear()
     return node
+
+
+def _is_ready(node: Simulation) -> bool:
+    """Whether it drops at once what pods held that have ended or that it has refused."""
+    return node.kubelet.state.initial_containers is None
+
+
+def _is_compared(remark: str, case: Case) -> bool:
+    """Whether the answer is compared all the same: the remark is on the fit check, or that the kubelet is ``NEXT``."""
+    return remark == EVICTS or remark.endswith(NAMES_ONE) or remark == not_released(case["kubelet"].get("version", ""))
+
+
+def _not_counted(node: Simulation, ended: tuple[str, str]) -> Simulation:
+    """The node, whose fit check counts a pod no longer; what its managers hold for the pod stays until it is ready."""
+    others = tuple(pod for pod in node.kubelet.pods if pod.key != ended)
+    return replace(node, kubelet=replace(node.kubelet, pods=others))
+
+
+def _stepped(state: NodeState, step: Case) -> NodeState:
+    """The state after a step that is about no pod."""
+    if "restart" in step:
+        return restarted_node(state, step)
+    if "connect" in step:
+        return connected_node(state, step)
+    return replace(state, initial_containers=None) if "ready" in step else state
 
 
 def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:

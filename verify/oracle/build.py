@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import toolchain
-from topomend.sandbox.build import cache_key, linker_flags, locked
-from topomend.sandbox.go_modules import ENVIRONMENT, NotARelease, minor_of, write_go_mod
+from tools.prereleases import environment_of, minor_of, write_module
+
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.releases import toolchain
+from topomend.sandbox.releases.build import cache_key, linker_flags, locked
+from topomend.sandbox.releases.go_modules import ENVIRONMENT, NotARelease
 
 MINIMUM_GO = "1.26"
 
@@ -49,7 +51,7 @@ class OracleNotBuilt(RuntimeError):
 
 
 def oracle_binary(version: str = DEFAULT_VERSION, program: Program = MANAGERS) -> Path:
-    """The oracle of a Kubernetes release; built first if its sources changed.
+    """The oracle of a Kubernetes release or pre-release; built first if its sources changed.
 
     A build takes minutes with a cold Go cache, seconds with a warm one. Raises OracleNotBuilt, and SandboxUnavailable
     if Go is missing and cannot be downloaded.
@@ -78,10 +80,10 @@ def _build(binary: Path, version: str, files: Mapping[str, bytes], tags: str) ->
     sources.mkdir()
     for name, content in files.items():
         (sources / name).write_bytes(content)
-    environment = {"GOFLAGS": "-mod=readonly"} if version == DEFAULT_VERSION else ENVIRONMENT
+    environment = {"GOFLAGS": "-mod=readonly"} if version == DEFAULT_VERSION else environment_of(version)
     if version != DEFAULT_VERSION:
         (sources / "go.sum").unlink()
-        write_go_mod(sources, "topomend.io/oracle", f"{MINIMUM_GO}.0", version, partial(_run, go, sources, ENVIRONMENT))
+        write_module(sources, "topomend.io/oracle", f"{MINIMUM_GO}.0", version, partial(_run, go, sources, environment))
     built = binary.with_suffix(".partial")
     options = (f"-tags={tags}", "-trimpath", "-buildvcs=false", "-ldflags", linker_flags(version), "-o", str(built))
     _run(go, sources, environment, "build", *options)

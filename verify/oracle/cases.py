@@ -4,11 +4,39 @@ from dataclasses import replace
 
 from verify.oracle.kubelet_oracle import Case
 
+from topomend import library
 from topomend.model.bitmask import parse_id_list
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.condition import Summary
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
-from topomend.model.node_state import Device, InitialContainer, NodeState, restarted
-from topomend.model.quantity import parse_quantity, value
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import Device, InitialContainer, NodeState, restarted
+from topomend.model.pods.pod import requests_of
+from topomend.model.quantity import MAX_INT64, parse_quantity, value
+from topomend.wire.published.node_topology import node_topology, status_of
+
+LIMITLESS = str(MAX_INT64)
+"""An amount of which no pod can request too much."""
+
+
+def library_node(case: Case) -> library.Simulation:
+    """The case's node before its first step, by the library: as an agent would publish it, and its Node object.
+
+    A case for the managers alone has no Node object. It gets one on which every pod fits.
+    """
+    published = node_topology("node", status_of(node_state(case), Summary()))
+    return library.node(published, node_object=case.get("node") or _limitless_node(case), pods=())
+
+
+def with_state(node: library.Simulation, state: NodeState) -> library.Simulation:
+    """The node with other facts about its managers."""
+    return replace(node, kubelet=replace(node.kubelet, state=state))
+
+
+def _limitless_node(case: Case) -> Case:
+    pods = (library.pod(step["admit"]).pod for step in case["steps"] if "admit" in step)
+    resources = {"pods", *(resource for pod in pods for resource in requests_of(pod))}
+    allocatable = dict.fromkeys(sorted(resources), LIMITLESS)
+    return {"metadata": {"name": "node"}, "status": {"allocatable": allocatable}}
 
 
 def node_state(case: Case) -> NodeState:

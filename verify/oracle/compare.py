@@ -28,7 +28,7 @@ from verify.oracle.rules import passed, rules_of
 from verify.oracle.shrink import shrink
 from verify.oracle.varied import varied_case
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 BATCH = 500
 """Cases in a batch: few enough that all cores finish at about the same time."""

@@ -5,8 +5,8 @@ from random import Random
 from verify.oracle.kubelet_oracle import Case
 from verify.oracle.recorded import case_machine
 
-from topomend.model.known_machines import MACHINES
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.known_machines import MACHINES
+from topomend.model.shapes.shape import parse_shape
 
 KNOWN = tuple(machine.name for machine in MACHINES)
 """The names of the known machines."""

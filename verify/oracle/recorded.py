@@ -9,7 +9,7 @@ from pathlib import Path
 
 from verify.oracle.kubelet_oracle import Case
 
-from topomend.discover import read_host
+from topomend.discover.host import read_host
 from topomend.model.bitmask import members
 from topomend.model.machine import Core, Machine, NUMANode
 

@@ -29,8 +29,8 @@ from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from verify.oracle.saved import Fields, saved_fields, sealed, written, written_claims, written_pods
 
 from topomend.model.bitmask import InvalidIDList, format_id_list, parse_id_list
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit, release
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.gates import OLDEST_MINOR, Gates
@@ -50,7 +50,7 @@ from topomend.replay.startup.state.restore import (
     restore_pods,
 )
 from topomend.sandbox.failures import SandboxUnavailable
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 RETRIES = 200
 BATCH = 250
@@ -141,8 +141,8 @@ def _in_some_format(random: Random, fields: dict[str, Fields], gates: Gates) -> 
     """The files of this version, or of another one before or after an upgrade."""
     if random.random() < 0.6:
         return written(fields, gates)
-    older = replace(gates, checkpoints_in_data=False, pod_level_resource_managers=random.random() < 0.5)
-    newer = replace(gates, checkpoints_in_data=True, checkpoints_of_pods=True)
+    older = gates._replace(checkpoints_in_data=False, pod_level_resource_managers=random.random() < 0.5)
+    newer = gates._replace(checkpoints_in_data=True, checkpoints_of_pods=True)
     files = written(fields, random.choice((older, newer)))
     if random.random() < 0.5:
         cpu, memory = random.choice(((CPU_V2, MEMORY_V1), (CPU_V3, MEMORY_V2)))

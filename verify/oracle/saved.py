@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from topomend.model.bitmask import format_id_list, members
-from topomend.model.node_state import NodeState, NUMANodeMemory, PodAllocation
+from topomend.model.nodes.node_state import NodeState, NUMANodeMemory, PodAllocation
 from topomend.replay.admission import shared_pool
 from topomend.replay.container_manager import ContainerManager
 from topomend.replay.gates import Gates

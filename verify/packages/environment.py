@@ -1,10 +1,12 @@
 """The wheel, and environments with it and with the packages that it asks for, the lowest or the newest.
 
-uv resolves: pip cannot install the lowest versions. Tests run with the pinned versions of pytest and its plugins.
+uv resolves: pip cannot install the lowest versions. Tests run with the pinned versions of what they import.
 """
 
+import json
 import re
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,36 +19,53 @@ LOWEST, NEWEST = "lowest-direct", "highest"
 
 _NAMES = {LOWEST: "lowest", NEWEST: "newest"}
 
-TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "grimp")
 
-_UV = str(Path(sys.executable).with_name("uv"))
+UV = str(Path(sys.executable).with_name("uv"))
+
+
+@dataclass(frozen=True)
+class Wheels:
+    """The wheels of this working tree: that of ``topomend``, and that of ``topomend-sandbox``, which needs it."""
+
+    topomend: Path
+    sandbox: Path
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in ``folder`` of the Python at a path, with the ``packages`` LOWEST or NEWEST."""
+    """A virtual environment in ``folder`` of the Python at a path, with the ``packages`` LOWEST or NEWEST.
+
+    ``core`` is whether it has none of the extras.
+    """
 
     folder: Path
     python: str
     packages: str
+    core: bool = False
 
     @property
     def name(self) -> str:
         """The version of its Python and the kind of its packages."""
-        return f"{version(self.python)} {_NAMES[self.packages]}"
+        return f"{version(self.python)} {_NAMES[self.packages]}{', no extra' * self.core}"
 
-    def install(self, wheel: Path) -> None:
-        """Make it, and install the wheel, what it asks for, and what tests need. Raises Unavailable."""
-        run(_UV, "venv", "--quiet", "--no-config", "--python", self.python, str(self.folder))
+    def install(self, wheels: Wheels) -> None:
+        """Make it, and install the wheel, what that asks for, and with extras what tests need. Raises Unavailable."""
+        run(UV, "venv", "--quiet", "--no-config", "--python", self.python, str(self.folder))
         needed = self.folder / "requirements.txt"
-        options = (f"--resolution={self.packages}", f"--python={self.python}", "--extra=sandbox")
+        options = [f"--resolution={self.packages}", f"--python={self.python}", *([] if self.core else ["--all-extras"])]
         # From the project's file: of a wheel, uv takes no requirement for a direct one.
         project = str(ROOT / "pyproject.toml")
-        run(_UV, "pip", "compile", "--quiet", "--no-config", *options, f"--output-file={needed}", project)
-        install = (_UV, "pip", "install", "--quiet", "--no-config", "--python", self.program("python"))
-        run(*install, f"--requirement={needed}", *pinned_test_packages())
-        run(*install, "--no-deps", str(wheel))
-        run(_UV, "pip", "check", "--quiet", "--no-config", "--python", self.program("python"))
+        run(UV, "pip", "compile", "--quiet", "--no-config", *options, f"--output-file={needed}", project)
+        install = (UV, "pip", "install", "--quiet", "--no-config", "--python", self.program("python"))
+        run(*install, f"--requirement={needed}", *([] if self.core else pinned_test_packages()))
+        run(*install, "--no-deps", str(wheels.topomend), *([] if self.core else [str(wheels.sandbox)]))
+        run(UV, "pip", "check", "--quiet", "--no-config", "--python", self.program("python"))
+
+    def installed(self) -> set[str]:
+        """The names of the packages in it."""
+        listed = run(UV, "pip", "list", "--format=json", "--no-config", "--python", self.program("python"))
+        return {package["name"] for package in json.loads(listed)}
 
     def program(self, name: str) -> str:
         """The path of one of its programs."""
@@ -57,11 +76,17 @@ class Environment:
         return run(self.program(name), *arguments, folder=self.folder, seconds=seconds, PYTHONPATH="")
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel of this working tree, built into ``folder``. Raises Unavailable."""
+def build_wheels(folder: Path) -> Wheels:
+    """Both, built into ``folder``. Raises Unavailable."""
+    return Wheels(build_wheel(folder), build_wheel(folder, ROOT / "sandbox"))
+
+
+def build_wheel(folder: Path, project: Path = ROOT) -> Path:
+    """The wheel of a project of this working tree, built into ``folder``. Raises Unavailable."""
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", f"--wheel-dir={folder}")
-    run(sys.executable, "-m", "pip", "wheel", *options, str(ROOT))
-    wheels = list(folder.glob("topomend-*.whl"))
+    run(sys.executable, "-m", "pip", "wheel", *options, str(project))
+    name = tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"]
+    wheels = list(folder.glob(f"{name.replace('-', '_')}-*.whl"))
     if len(wheels) != 1:
         raise Unavailable(f"pip built {len(wheels)} wheels")
     return wheels[0]

@@ -43,11 +43,29 @@ SIMULATION = (
 )
 
 TYPED_PROGRAM = """
-from topomend.model.shape import parse_shape
+from topomend.library import admit, node, pod
 
-shape = parse_shape("numa:2 cores:4")
-reveal_type(shape.machine().cpus)
+manifest = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+verdict, after = admit(node("numa:2 cores:4"), pod(manifest))
+reveal_type(verdict.admitted)
 """
+
+LIBRARY_PROGRAM = """
+from topomend.library import admit, explain, node, pod, release
+
+empty = node("numa:2 cores:4")
+asked = pod({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}})
+verdict, after = admit(empty, asked)
+assert verdict.admitted and explain(empty, asked) == "node admits p" and release(after, asked) == empty
+"""
+
+CONFIGURATION = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
+NAMED_EXTRAS = (("operator", "topomend", "agent"), ("plugin", "kubectl-numa", "show"), ("sandbox", "topomend", "demo"))
+"""A command of each extra."""
+
+CORE = {"topomend", "click", "pyyaml"}
+"""What is installed without any extra."""
 
 QUICK_TESTS = (
     "agent/test_metrics.py",
@@ -87,6 +105,32 @@ def try_out(environment: Environment, *, every_test: bool) -> tuple[str, ...]:
     )
 
 
+def try_core(environment: Environment) -> tuple[str, ...]:
+    """The same of an environment without extras: what is there works, what is not is named. Raises Unavailable."""
+    if (found := environment.installed()) != CORE:
+        raise Unavailable(f"installed are {', '.join(sorted(found))}")
+    for extra, program, command in NAMED_EXTRAS:
+        text = _failure(environment, program, command)
+        if "ended with 2: Error: " not in text or not text.endswith(f"pip install 'topomend[{extra}]'"):
+            raise Unavailable(f"{program} {command} does not name its extra: {text}")
+    environment.run("python", "-c", LIBRARY_PROGRAM)
+    configuration = environment.folder / "kubelet.json"
+    configuration.write_text(json.dumps(CONFIGURATION))
+    for arguments in (("--help",), ("machines",), ("lint", str(configuration), "--machine=numa:2 cores:4")):
+        environment.run("topomend", *arguments)
+    types = check_types(environment.program("python"), environment.folder)
+    return f"{len(NAMED_EXTRAS)} extras", _simulate(environment), "-", types, "-"
+
+
+def _failure(environment: Environment, program: str, *arguments: str) -> str:
+    """What a program says that fails; empty if it does not."""
+    try:
+        environment.run(program, *arguments)
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
 def _help(environment: Environment) -> str:
     """Every command prints its help, by the programs that the wheel installs."""
     commands = json.loads(environment.run("python", "-c", LIST_COMMANDS))
@@ -118,8 +162,8 @@ def check_types(python: str, folder: Path) -> str:
     program = folder / "typed_program.py"
     program.write_text(TYPED_PROGRAM)
     options = ("--strict", "--no-incremental", f"--python-executable={python}", "--follow-imports=silent")
-    text = run(sys.executable, "-m", "mypy", *options, str(program), folder=folder, MYPYPATH="")
-    if "int" not in text:
+    text = run(sys.executable, "-m", "mypy", *options, str(program), folder=folder, MYPYPATH="", PYTHONPATH="")
+    if '"bool"' not in text:
         raise Unavailable(f"mypy finds no types: {text}")
     return "yes"
 

@@ -15,14 +15,14 @@ from verify.contended.outcome import Outcome, Stay
 from verify.contended.timeline import Timeline
 from verify.contended.virtual_time import ADMITS, BINDS, FREES, REPORTS, STARTS, Watch, state_of
 
-from topomend.decide.filters import too_little_left
-from topomend.model.cluster import Node
-from topomend.model.node_state import NodeState, free_cpus
-from topomend.model.pod import ONE_POD, requests_of, sum_of
+from topomend.decide.diagnosis.filters import too_little_left
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState, free_cpus
+from topomend.model.pods.pod import ONE_POD, requests_of, sum_of
 from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.capacity import free_amounts
 from topomend.sandbox import NodeSpec
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 RECREATED = (10.0, 10.0)
 """Seconds until a refused pod is there again: as long as a Job waits after a first failure."""

@@ -10,8 +10,8 @@ from verify.contended.outcome import Outcome, Stay, percentile
 from verify.pool.scenario import GPU, GPUS_A_MACHINE, RUNNERS, gpus_of, runner
 
 from topomend.alignment.requested import admission_of
-from topomend.model.node_state import NodeState, allocations
-from topomend.wire.pod import read_pod
+from topomend.model.nodes.node_state import NodeState, allocations
+from topomend.wire.pods.pod import read_pod
 
 WARM_UP = 0.2
 """The part of the arrivals whose time does not count: the cluster begins empty."""

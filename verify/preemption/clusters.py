@@ -9,10 +9,10 @@ from random import Random
 
 from tests.builders import node_state, pod_manifest
 
-from topomend.model.node_state import NodeState
-from topomend.model.pod import requests_of
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import requests_of
 from topomend.replay.admission import admit
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 SHAPE = "numa:2 cores:4 memory:4Gi"
 NODES = 2

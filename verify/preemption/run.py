@@ -20,6 +20,7 @@ from verify.preemption.clusters import NODES, PRIORITIES, SHAPE, RandomCluster, 
 
 from topomend.kube.client import (
     BUDGETS,
+    CLAIMS,
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
@@ -27,6 +28,7 @@ from topomend.kube.client import (
     NODE_TOPOLOGIES,
     PODS,
     PRIORITY_CLASSES,
+    VOLUMES,
     Resource,
 )
 from topomend.kube.client import NODES as NODE_OBJECTS
@@ -45,8 +47,6 @@ SETTLE_SECONDS = 2.0
 
 POLL_SECONDS = 0.3
 
-VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
-CLAIMS = Resource("v1", "persistentvolumeclaims")
 UNTOLD = ("Pulling", "Pulled", "Created", "Started", "SuccessfulCreate", "ScalingReplicaSet")
 """Reasons of events that say nothing of why a pod runs where it does."""
 

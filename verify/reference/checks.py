@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterator
 from textwrap import fill
 
-from topomend.check import lint
 from topomend.check.catalogue import CHECKS, GROUPS
 from topomend.check.check import Check
 from topomend.check.finding import Severity
+from topomend.check.rules import lint
 
 HEAD = """# Checks
 

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterator
 
-from topomend.model.known_machines import MACHINES, KnownMachine
-from topomend.model.shape import DISTANCE_ACROSS, DISTANCE_WITHIN_SOCKET, parse_shape
+from topomend.model.shapes.known_machines import MACHINES, KnownMachine
+from topomend.model.shapes.shape import DISTANCE_ACROSS, DISTANCE_WITHIN_SOCKET, parse_shape
 
 HEAD = """# Machines
 

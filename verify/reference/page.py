@@ -19,7 +19,7 @@ from topomend.cli.agent import agent
 from topomend.cli.operator import operator
 from topomend.cli.output import failures
 from topomend.reconcile import announcer
-from topomend.reconcile.metrics import Metrics as OperatorMetrics
+from topomend.reconcile.metrics.pods import Metrics as OperatorMetrics
 from topomend.wire import group
 
 HEAD = """# Reference

@@ -25,7 +25,7 @@ from tools.commands import Unavailable, run, succeeds
 from verify.e2e.images import Storage
 
 from topomend import __version__
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 POD = ROOT / "examples" / "pod.yaml"
 

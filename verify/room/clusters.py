@@ -10,12 +10,13 @@ from tests.builders import node, node_state, pod, snapshot_of
 from topomend.alignment.requested import is_aligned
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.filters import insufficient_resource
+from topomend.decide.budgets import Budget
+from topomend.decide.diagnosis.filters import insufficient_resource
 from topomend.decide.queue.room import Occupant, Occupied
-from topomend.decide.queue.victims import Budget
-from topomend.model.cluster import Placement, Taint
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, requests_of, usage_of
+from topomend.model.nodes.node import Taint
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, requests_of, usage_of
+from topomend.model.pods.scheduling import Placement
 from topomend.replay.admission import admit, release
 
 SHAPES = (

@@ -21,7 +21,7 @@ from verify.room.clusters import CONTAINERS, WANTED
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 SHAPES = {
     "single": (

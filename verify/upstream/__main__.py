@@ -14,7 +14,7 @@ from tools.go_programs import downloaded, go
 from verify.upstream.sources import Change, changes, named_files
 
 from topomend.cli.output.table import echo_table
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 ROOT = Path(__file__).parents[2]
 NEWER_GO = {"GOTOOLCHAIN": "auto", "GOFLAGS": "-mod=mod"}

@@ -29,8 +29,8 @@ from verify.versions.trial import Row, try_release
 
 from topomend.cli.output.table import echo_table
 from topomend.sandbox import SandboxError
-from topomend.sandbox.build import ensure_binary
-from topomend.sandbox.go_modules import NotARelease, minor_of
+from topomend.sandbox.releases.build import ensure_binary
+from topomend.sandbox.releases.go_modules import NotARelease, minor_of
 
 HEADING = (
     "RELEASE",

@@ -10,7 +10,7 @@ from verify.versions.new_pods import STEERED, is_gated
 
 from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, RELAUNCHES, Client
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay.gates import read_gates
 from topomend.sandbox import registry
 

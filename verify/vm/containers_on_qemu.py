@@ -18,9 +18,9 @@ from verify.vm.node import AGENT, NODE, PODS_PATH, Guest
 from topomend.alignment.container import align_allocation
 from topomend.model.bitmask import format_id_list, mask_of, parse_id_list
 from topomend.model.machine import Machine
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation, allocations
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation, allocations
 from topomend.replay.admission import admit, shared_pool
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 
 def waiting(name: str, cpu: str = "", memory: str = "", **limits: str) -> dict[str, Any]:

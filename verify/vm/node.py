@@ -27,11 +27,11 @@ from verify.vm.parts import fetch_parts
 from verify.vm.qemu import GuestFailed, VirtualMachine, accelerator
 
 from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.sandbox.build import ensure_binary
-from topomend.sandbox.kubelet import kubelet_config, kubelet_flags
 from topomend.sandbox.layout import KUBELET_CONFIG, KUBELET_ROOT
+from topomend.sandbox.node.kubelet import kubelet_config, kubelet_flags
+from topomend.sandbox.releases.build import ensure_binary
 from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 NODE = "vm"

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.container_manager import start
 
 NAME = "topomend_agent_numa_cpu_seconds"

@@ -15,13 +15,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from topomend.agent.health import Health
-from topomend.discover import read_host
 from topomend.discover.allocations import AllocationReader, Allocations
-from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.assemble import Discovery, assemble
+from topomend.discover.host import Host, read_host
 from topomend.discover.kubelet_config import KubeletConfig
-from topomend.discover.kubelet_process import PROC
+from topomend.discover.kubelet_config.kubelet_process import PROC
+from topomend.discover.kubelet_config.layouts import cure
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
-from topomend.discover.layouts import cure
 from topomend.discover.machine.udev import MachineChanges, UdevUnavailable
 from topomend.kube.agent_client import AgentClient
 from topomend.kube.connection.kubeconfig import NotConfigured
@@ -200,7 +200,7 @@ def _second_publishers(settings: AgentSettings, client: AgentClient) -> Iterator
 
 
 def _zones_publisher(name: str, client: AgentClient) -> _SecondPublisher:
-    from topomend.discover.zones import placements, zones  # noqa: PLC0415
+    from topomend.discover.features.zones import placements, zones  # noqa: PLC0415
     from topomend.publish.node_resource_topology import Figures, NodeResourceTopologyPublisher  # noqa: PLC0415
 
     publisher = NodeResourceTopologyPublisher(client, name, time.monotonic)
@@ -214,7 +214,7 @@ def _zones_publisher(name: str, client: AgentClient) -> _SecondPublisher:
 
 
 def _features_publisher(name: str, namespace: str, client: AgentClient) -> _SecondPublisher:
-    from topomend.discover.node_features import node_features  # noqa: PLC0415
+    from topomend.discover.features.node_features import node_features  # noqa: PLC0415
     from topomend.publish.node_feature import NodeFeaturePublisher  # noqa: PLC0415
 
     publisher = NodeFeaturePublisher(client, name, namespace, time.monotonic)

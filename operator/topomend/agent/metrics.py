@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from topomend import __version__
 from topomend.agent.cpu_seconds import EXCLUSIVE, SHARED, CPUSeconds
 from topomend.alignment.container import Alignment, align_allocation
+from topomend.discover.features.zones import zones
 from topomend.discover.pod_resources.pod_resources import ALLOCATABLE, LIST
-from topomend.discover.zones import zones
-from topomend.model.node_state import NodeState, allocations
+from topomend.model.nodes.node_state import NodeState, allocations
 from topomend.runtime.http.process_metrics import add_process_metrics, metrics_page
 
 ALIGNMENTS = (

@@ -12,8 +12,9 @@ from functools import reduce
 from operator import and_, or_
 
 from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of, members
+from topomend.model.devices.claimed_device import CPU_DRIVER, ClaimedDevice
 from topomend.model.machine import Machine
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, NodeState, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, DeviceAllocation, NodeState, PodAllocation
 from topomend.replay.admission import shared_pool
 
 CPU = "cpu"
@@ -39,12 +40,14 @@ class AllocatedResource:
     """A container's allocation of one resource.
 
     ``places`` are the NUMA nodes of its CPUs, of its memory, or of each of its ``devices`` by their order. A device may
-    be near several NUMA nodes, and one without a NUMA node has the place 0.
+    be near several NUMA nodes, and one without a NUMA node has the place 0. The resource of devices that claims gave
+    (``claimed``) is their driver.
     """
 
     resource: str
     places: tuple[NUMAMask, ...]
     devices: tuple[str, ...] = ()
+    claimed: bool = False
 
     @property
     def numa_nodes(self) -> NUMAMask:
@@ -57,8 +60,9 @@ class ContainerAlignment:
     """The alignment of one container.
 
     ``cpus`` are its exclusive CPUs, 0 if it has none. ``pool`` are the CPUs that it shares with others, 0 if it has
-    exclusive ones. ``numa_nodes`` are all that it uses, those of the pool included if it is FLOATING. ``distance`` is
-    the largest between two of them as the firmware reports it (10 is local), None if it reports none.
+    exclusive ones, from the kubelet or by a claim. ``numa_nodes`` are all that it uses, those of the pool included if
+    it is FLOATING. ``distance`` is the largest between two of them as the firmware reports it (10 is local), None if it
+    reports none.
     """
 
     alignment: Alignment
@@ -83,22 +87,30 @@ class Tally:
             self.distance = max(self.distance or 0, container.distance)
 
 
-def align(state: NodeState, pod: PodAllocation | None, name: str) -> ContainerAlignment:
-    """The alignment of the container ``name`` of a pod. ``pod`` is the pod's allocation; None if it has none."""
+def align(
+    state: NodeState, pod: PodAllocation | None, name: str, claimed: Sequence[ClaimedDevice] = ()
+) -> ContainerAlignment:
+    """The alignment of the container ``name`` of a pod. ``pod`` is the pod's allocation; None if it has none.
+
+    ``claimed`` are the devices that the container has by claims.
+    """
     allocated = next((container for container in pod.containers if container.name == name), None) if pod else None
-    return align_allocation(state, pod or PodAllocation("", ""), allocated or ContainerAllocation(name))
+    return align_allocation(state, pod or PodAllocation("", ""), allocated or ContainerAllocation(name), claimed)
 
 
-def align_allocation(state: NodeState, pod: PodAllocation, container: ContainerAllocation) -> ContainerAlignment:
+def align_allocation(
+    state: NodeState, pod: PodAllocation, container: ContainerAllocation, claimed: Sequence[ClaimedDevice] = ()
+) -> ContainerAlignment:
     """The alignment of a container with the allocation ``container``, in a pod with the allocation ``pod``."""
     machine = state.machine
     cpus = container.cpus or _rest_of(pod)
-    pool = 0 if cpus else shared_pool(state)
-    allocated = tuple(_allocated(state, cpus, container))
+    has_cpus = bool(cpus) or any(device.driver == CPU_DRIVER for device in claimed)
+    pool = 0 if has_cpus else shared_pool(state)
+    allocated = (*_allocated(state, cpus, container), *_by_claims(machine, claimed))
     if not allocated:
         return ContainerAlignment(Alignment.UNPINNED, pool=pool)
     numa_nodes = _used(_numa_nodes_of(machine, pool), allocated)
-    alignment = _alignment(machine, numa_nodes, has_cpus=bool(cpus))
+    alignment = _alignment(machine, numa_nodes, has_cpus=has_cpus)
     return ContainerAlignment(alignment, cpus, pool, allocated, numa_nodes, largest_distance(machine, numa_nodes))
 
 
@@ -135,6 +147,17 @@ def _allocated(state: NodeState, cpus: CPUSet, container: ContainerAllocation) -
     for devices in container.devices:
         places = _places(state, devices)
         yield AllocatedResource(devices.resource, tuple(places.get(name, 0) for name in devices.ids), devices.ids)
+
+
+def _by_claims(machine: Machine, claimed: Iterable[ClaimedDevice]) -> Iterable[AllocatedResource]:
+    """The devices of claims by their drivers. One counts as without a NUMA node that the machine does not have."""
+    ids = {node.id for node in machine.numa_nodes}
+    by_driver = dict[str, list[ClaimedDevice]]()
+    for device in claimed:
+        by_driver.setdefault(device.driver, []).append(device)
+    for driver, devices in by_driver.items():
+        places = tuple(mask_of(ids.intersection((device.numa_node,))) for device in devices)
+        yield AllocatedResource(driver, places, tuple(device.device for device in devices), claimed=True)
 
 
 def _places(state: NodeState, allocated: DeviceAllocation) -> Mapping[str, NUMAMask]:

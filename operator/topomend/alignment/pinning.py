@@ -6,8 +6,8 @@ Owns the wording. Asks replay for the rule, and leaves the place of pinned resou
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Container, Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Container, Pod
 from topomend.model.quantity import MilliQuantity, exact_thousandths, format_bytes
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager, start

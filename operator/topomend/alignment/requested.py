@@ -12,8 +12,8 @@ from topomend.alignment.container import Alignment, ContainerAlignment, align_al
 from topomend.alignment.pinning import why_shared_cpus
 from topomend.explain.trace_text import numa_text
 from topomend.model.bitmask import NUMAMask
-from topomend.model.node_state import ContainerAllocation, NodeState
-from topomend.model.pod import SINGLE_NUMA_NODE, Pod
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState
+from topomend.model.pods.pod import SINGLE_NUMA_NODE, Pod
 from topomend.replay.admission import admit, allocation_of
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement, FastRefusal

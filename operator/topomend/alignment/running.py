@@ -3,18 +3,34 @@
 Joins pods with their nodes' published states. Leaves both judgements to ``container`` and ``pinning``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from topomend.alignment.container import Alignment, ContainerAlignment, align
 from topomend.alignment.pinning import NotPinned, why_any_memory, why_shared_cpus
 from topomend.cache.snapshot import Snapshot
-from topomend.model.cluster import Owner
-from topomend.model.node_state import PodAllocation
-from topomend.model.pod import Container, ContainerKind
-from topomend.model.running_pod import RunningPod
+from topomend.model.devices.claimed_device import ClaimedDevice
+from topomend.model.nodes.node_state import PodAllocation
+from topomend.model.pods.pod import Container, ContainerKind
+from topomend.model.pods.running_pod import RunningPod
+from topomend.model.pods.scheduling import Owner
 
-NOT_SHOWN, NODE_NOT_KNOWN = "NotPublishedYet", "NodeNotKnown"
+NOT_SHOWN, NODE_NOT_KNOWN, CLAIMS_NOT_KNOWN = "NotPublishedYet", "NodeNotKnown", "ClaimsNotKnown"
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The devices that a container has by claims, and why that is not known; empty where it is."""
+
+    devices: tuple[ClaimedDevice, ...] = ()
+    problem: str = ""
+
+
+NONE_CLAIMED = Claimed()
+
+ClaimedByContainer = Mapping[tuple[str, str, str], Claimed]
+"""By namespace, pod and container; only of those that have claims."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +56,28 @@ class RunningContainer:
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
 
-def judge(snapshot: Snapshot, pods: Iterable[RunningPod]) -> Iterator[RunningContainer]:
-    """The running containers of ``pods`` in the order of their names."""
+def judge(
+    snapshot: Snapshot, pods: Iterable[RunningPod], claimed: ClaimedByContainer = MappingProxyType({})
+) -> Iterator[RunningContainer]:
+    """The running containers of ``pods`` in the order of their names. Devices of claims count if ``claimed``."""
     for pod in sorted(pods, key=lambda pod: (pod.pod.namespace, pod.pod.name)):
         for container in pod.pod.containers:
             if container.name in pod.running:
-                yield _judge(snapshot, pod, container)
+                key = pod.pod.namespace, pod.pod.name, container.name
+                yield _judge(snapshot, pod, container, claimed.get(key, NONE_CLAIMED))
 
 
-def _judge(snapshot: Snapshot, pod: RunningPod, container: Container) -> RunningContainer:
+def _judge(snapshot: Snapshot, pod: RunningPod, container: Container, claimed: Claimed) -> RunningContainer:
     problem = snapshot.why_unknown(pod.node)
     if problem:
         return _unknown(pod, container, NotPinned(NODE_NOT_KNOWN, f"{pod.node}: {problem}"))
+    if claimed.problem:
+        return _unknown(pod, container, NotPinned(CLAIMS_NOT_KNOWN, claimed.problem))
     state = snapshot.publications[pod.node].state
     answer = RunningContainer(
         pod,
         container,
-        align(state, _allocation(state.pods, pod), container.name),
+        align(state, _allocation(state.pods, pod), container.name, claimed.devices),
         why_shared_cpus(state, pod.pod, container),
         why_any_memory(state, pod.pod),
     )

@@ -23,5 +23,16 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
+def beginning(value: object, most: int) -> str:
+    """The first ``most`` characters of any value as Python writes it; its type where Python cannot.
+
+    It writes no whole number of more than 4,300 digits, and no list within 1,000 others.
+    """
+    try:
+        return repr(value)[:most]
+    except (ValueError, RecursionError):
+        return f"one {type(value).__name__} too large to show"
+
+
 def _escaped(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")

@@ -6,17 +6,19 @@ Owns how the snapshot assumes and forgets them. Leaves when that happens to ``ch
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from topomend.cache.snapshot import AssumedPod, PodKey, Publication, Snapshot, excluding, including, is_newer
-from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, sum_of, usage_of
+from topomend.model.nodes.node_state import NodeState
 from topomend.model.quantity import MilliQuantity
-from topomend.replay.admission import may_allocate
 from topomend.replay.gates import read_gates
 
+if TYPE_CHECKING:
+    from topomend.model.pods.pod import Pod
+    from topomend.model.pods.scheduling import WatchedPod
 
-def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
+
+def after_end(snapshot: Snapshot, pod: "WatchedPod", now: float) -> Snapshot:
     """A pod has ended: the node's publication still contains it where that is older, or its kubelet keeps it."""
     key, publication = (pod.namespace, pod.name), snapshot.publications.get(pod.node)
     if publication is None or key not in publication.shown:
@@ -57,11 +59,14 @@ def with_ended(snapshot: Snapshot, name: str, ended: Mapping[PodKey, float]) -> 
     )
 
 
-def after_binding(snapshot: Snapshot, key: PodKey, pod: WatchedPod) -> Snapshot:
+def after_binding(snapshot: Snapshot, key: PodKey, pod: "WatchedPod") -> Snapshot:
     """A scheduler has bound the pod: it is assumed on that node, and no longer on the others."""
     publication = snapshot.publications.get(pod.node)
     if publication is None or key in publication.shown:
         return forget(snapshot, key)
+    # Imported here: who only reads what is published does without admission.
+    from topomend.replay.admission import may_allocate  # noqa: PLC0415
+
     if key not in snapshot.assumed and not may_allocate(publication.state, pod.pod):
         return snapshot  # a pod without exclusive resources needs no assumption
     before = snapshot.assumed.get(key)
@@ -70,7 +75,7 @@ def after_binding(snapshot: Snapshot, key: PodKey, pod: WatchedPod) -> Snapshot:
 
 
 def after_nomination(
-    snapshot: Snapshot, key: PodKey, pod: WatchedPod, nominated_until: float, until: float
+    snapshot: Snapshot, key: PodKey, pod: "WatchedPod", nominated_until: float, until: float
 ) -> Snapshot:
     """A pod without a gate waits: where a scheduler has nominated it for a node, it is assumed there.
 
@@ -83,7 +88,7 @@ def after_nomination(
             return snapshot
         nominated = AssumedPod(pod.pod, (pod.nominated,), nominated_until, displaces=True, nominated=True)
         return assume(snapshot, key, nominated)
-    return assume(snapshot, key, replace(before, expires=until, nominated=False)) if before and is_known else snapshot
+    return assume(snapshot, key, before._replace(expires=until, nominated=False)) if before and is_known else snapshot
 
 
 def assume(snapshot: Snapshot, key: PodKey, assumed_pod: AssumedPod) -> Snapshot:
@@ -126,6 +131,8 @@ def used_on(snapshot: Snapshot, name: str) -> Mapping[str, MilliQuantity] | None
     totals = snapshot.totals.get(name)
     if totals is None or totals.used is None:
         return None
+    from topomend.model.pods.pod import sum_of, usage_of  # noqa: PLC0415  who counts no totals does without pods
+
     used = totals.used
     for assumed in snapshot.assumed.values():
         if name in assumed.nodes and assumed.awaits_binding and assumed.pod.uid not in totals.pending:
@@ -133,7 +140,7 @@ def used_on(snapshot: Snapshot, name: str) -> Mapping[str, MilliQuantity] | None
     return used
 
 
-def _assumed_pods(snapshot: Snapshot, name: str) -> tuple[Pod, ...]:
+def _assumed_pods(snapshot: Snapshot, name: str) -> "tuple[Pod, ...]":
     shown = snapshot.publications[name].shown
     return tuple(
         assumed_pod.pod

@@ -9,13 +9,11 @@ its reservations and by devices without a healthy plugin, so it refutes nothing;
 
 from collections import Counter
 
-from topomend.model.cluster import Node
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState
 from topomend.model.quantity import format_bytes, value
-from topomend.replay.gates import read_gates
-from topomend.replay.options import InvalidOption
-from topomend.replay.topology.options import DEFAULT_MAX_NUMA_NODES, read_options
-from topomend.replay.topology.policies import NONE
+from topomend.replay.gates import DEFAULT_MAX_NUMA_NODES, read_gates
+from topomend.replay.topology.policy_names import NONE
 
 MEMORY_GROWTH = 4
 """How many times the Node's memory may be published: memory can be plugged in while the kubelet runs, which counts it
@@ -44,16 +42,22 @@ def _numa_nodes(node: Node, state: NodeState) -> str:
     Every NUMA node has CPUs but for the memory of accelerators and memory expanders, of which a machine has fewer.
     """
     published = len(state.machine.numa_nodes)
+    if published <= DEFAULT_MAX_NUMA_NODES:
+        return ""
     most = _most_numa_nodes(state)
     if published > most:
         return f"it publishes {published} NUMA nodes, with its options a kubelet starts with at most {most}"
-    if published > max(DEFAULT_MAX_NUMA_NODES, _cpus_of(node)):
+    if published > _cpus_of(node):
         return f"it publishes {published} NUMA nodes, its Node has {_cpus_of(node)} CPUs"
     return ""
 
 
 def _most_numa_nodes(state: NodeState) -> int:
     """The most NUMA nodes with which the kubelet starts; all where it does not check or replay says why not."""
+    # Imported for large machines alone: every command waits for the import of what all machines need.
+    from topomend.replay.options import InvalidOption  # noqa: PLC0415
+    from topomend.replay.topology.options import read_options  # noqa: PLC0415
+
     settings = state.kubelet
     if settings.topology_manager_policy == NONE:
         return len(state.machine.numa_nodes)

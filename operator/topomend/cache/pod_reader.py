@@ -9,13 +9,13 @@ from typing import Any
 
 from topomend.cache.changes.pods import ENDED
 from topomend.cache.changes.totals import PodOnNode, TotalsUnknown
+from topomend.cache.entries import PodCounted
 from topomend.cache.memory_budget import MemoryBudget
-from topomend.cache.snapshot import PodCounted
-from topomend.model.cluster import WatchedPod
-from topomend.wire.cluster import check_size, read_checked_pod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import GROUP
-from topomend.wire.pod_usage import read_usage, was_resized
+from topomend.wire.pods.pod_usage import read_usage, was_resized
+from topomend.wire.pods.scheduling import check_size, read_checked_pod
 
 ORDINARY_BYTES = 8 << 10
 """A pod of no more memory is always kept. One of a single container takes three KiB, each further one half of one."""

@@ -5,9 +5,10 @@ written. Owns estimates and limits. Leaves what becomes of a publication that ex
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from topomend.model.machine import Machine
-from topomend.model.node_state import MemoryBlock, NodeState
+from topomend.model.nodes.node_state import MemoryBlock, NodeState
 
 ORDINARY_BYTES = 128 << 10
 """A state of no more memory is always kept. A node of 128 CPUs with 100 pods takes 80 KiB."""
@@ -21,19 +22,22 @@ _OBJECT_BYTES = 64
 
 def json_bytes(content: object, most: int) -> int:
     """About how long a decoded JSON document was, never more than it was; anything above ``most`` once it is longer."""
-    total, waiting = 0, [content]
+    total, waiting = -1, list[Any]([[content]])  # the outer list is ours
     while waiting and total <= most:
         item = waiting.pop()
-        if isinstance(item, str):
-            total += len(item) + 3
-        elif isinstance(item, dict):
-            total += sum(len(key) + 4 for key in item)
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            total += 1
-            waiting.extend(item)
+        if type(item) is dict:
+            total += sum(map(len, item)) + 4 * len(item)
+            item = item.values()
         else:
-            total += 2
+            total += 1
+        for value in item:
+            kind = type(value)  # a decoder makes no subclasses, and this is asked of every value of every object
+            if kind is str:
+                total += len(value) + 3
+            elif kind is dict or kind is list:
+                waiting.append(value)
+            else:
+                total += 2
     return total
 
 

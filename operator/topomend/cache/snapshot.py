@@ -9,15 +9,17 @@ to the same free CPUs. Owns the data. Leaves changes to ``changes`` and decision
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from topomend.model.cluster import Node, WatchedPod
-from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import Pod
-from topomend.model.quantity import MilliQuantity
-from topomend.model.relaunch_record import Relaunch
-from topomend.replay.admission import admit, release
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState, emptied
 from topomend.replay.effort import UNLIMITED, Effort
+
+if TYPE_CHECKING:  # what a command that asks for nodes alone does without
+    from topomend.cache.entries import NodeTotals, Promise, Refusal, ReplayMismatches, SetAside, UnboundPod
+    from topomend.model.pods.pod import Pod
+    from topomend.model.pods.scheduling import WatchedPod
+    from topomend.model.relaunch_record import Relaunch
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -33,8 +35,9 @@ MAX_LATER_STATES = 256
 class LaterStates:
     """States that follow a published one: with pods admitted, and without pods that have ended.
 
-    Each is the same object each time, for a state keeps what is worked out of it; and a pod that
-    was assumed earlier is not admitted again for a later one. Several threads may use it.
+    Each is the same object each time, for a state keeps what is worked out of it; and a pod that was assumed earlier is
+    not admitted again for a later one. Several threads may use it. Admission is imported where a state is worked out:
+    who only shows what is published does without.
     """
 
     __slots__ = ("_states",)
@@ -43,18 +46,26 @@ class LaterStates:
         # Whatever has its identity in a key is in the value too, so that no other object can get that identity.
         self._states: dict[tuple[int, int | PodKey], tuple[NodeState, Pod | None, NodeState]] = {}
 
-    def with_pod(self, state: NodeState, pod: Pod, effort: Effort) -> NodeState:
+    def with_pod(self, state: NodeState, pod: "Pod", effort: Effort) -> NodeState:
         """The state after ``pod`` was admitted, or refused. Raises Overspent."""
         known = self._states.get((id(state), id(pod)))
-        return known[2] if known else self._remember((id(state), id(pod)), state, pod, admit(state, pod, effort)[1])
+        if known:
+            return known[2]
+        from topomend.replay.admission import admit  # noqa: PLC0415
+
+        return self._remember((id(state), id(pod)), state, pod, admit(state, pod, effort)[1])
 
     def without_pod(self, state: NodeState, key: PodKey) -> NodeState:
         """The state after the pod has ended."""
         known = self._states.get((id(state), key))
-        return known[2] if known else self._remember((id(state), key), state, None, release(state, *key))
+        if known:
+            return known[2]
+        from topomend.replay.admission import release  # noqa: PLC0415
+
+        return self._remember((id(state), key), state, None, release(state, *key))
 
     def _remember(
-        self, key: tuple[int, int | PodKey], state: NodeState, pod: Pod | None, following: NodeState
+        self, key: tuple[int, int | PodKey], state: NodeState, pod: "Pod | None", following: NodeState
     ) -> NodeState:
         if len(self._states) >= MAX_LATER_STATES:
             self._states.clear()
@@ -76,7 +87,7 @@ class Publication:
     state: NodeState
     version: str
     ended: Mapping[PodKey, float] = field(default_factory=dict)
-    assumed_pods: tuple[Pod, ...] = ()
+    assumed_pods: "tuple[Pod, ...]" = ()
     agent_problem: str = ""
     confirmed: str = ""
     heartbeat: str = ""
@@ -126,99 +137,27 @@ class Publication:
         return state
 
 
-@dataclass(frozen=True)
-class AssumedPod:
+class AssumedPod(NamedTuple):
     """A pod that is about to be admitted on one of ``nodes``, or just was.
 
     ``expires`` is when the assumption ends by itself, in seconds; None is never. ``departed``: the pod left the watch
     on pods that do not run, so it runs or is gone. ``displaces``: kube-scheduler evicts others for it, or may.
-    ``nominated``: it keeps totals of the pod's one node free meanwhile.
+    ``nominated``: it keeps totals of the pod's one node free meanwhile. ``promised``: no such pod exists, it stands for
+    one that is to come.
     """
 
-    pod: Pod
+    pod: "Pod"
     nodes: tuple[str, ...]
     expires: float | None = None
     departed: bool = False
     displaces: bool = False
     nominated: bool = False
+    promised: bool = False
 
     @property
     def awaits_binding(self) -> bool:
         """Whether no scheduler has bound it yet."""
         return self.expires is not None and not self.departed
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A refused pod. ``first_seen`` is when its refusal was first seen, in seconds, ``version`` its version then."""
-
-    pod: WatchedPod
-    version: str
-    first_seen: float
-
-
-@dataclass(frozen=True)
-class UnboundPod:
-    """A narrowed pod for which the scheduler finds no node, since the time ``since`` in seconds.
-
-    One that has the operator's finalizer counts as well after it was bound or deleted.
-    """
-
-    pod: WatchedPod
-    since: float
-
-
-@dataclass(frozen=True)
-class ReplayMismatches:
-    """The uids of pods in a row that a kubelet refused and replay admits; ``since`` is the time of the last."""
-
-    pods: frozenset[str]
-    since: float
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """A node for which replay took longer than its share: while this is ``active`` it is not asked.
-
-    ``until`` is when that ends, in seconds. ``times`` is how often the node was set aside in a row. At 0 it is still
-    asked: it took too long once, which may be the fault of whatever else the thread did meanwhile.
-    """
-
-    times: int
-    until: float
-    active: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class PodCounted:
-    """A pod with a node, as a watch brought it in this ``version``. ``usage`` is what it takes of the node's totals.
-
-    ``ended``: all its containers have for good. ``gone``: it was deleted or started to run, which a watch of pods that
-    do not run reports alike. ``entered``: the watch did not show the pod before, so it was new or running.
-    """
-
-    uid: str
-    version: str
-    usage: Mapping[str, MilliQuantity]
-    ended: bool = False
-    gone: bool = False
-    entered: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTotals:
-    """What the pods on a node take together: the sum of a list of this ``version``, counted on by a watch since.
-
-    ``used`` is None before the first list has come. ``pending`` are the pods in it that the watch may still show, by
-    uid: those that do not run yet. While ``lists`` are under way, by their numbers, ``since`` is what the watch has
-    brought meanwhile: a list may be older than that.
-    """
-
-    version: str = ""
-    used: Mapping[str, MilliQuantity] | None = None
-    pending: Mapping[str, Mapping[str, MilliQuantity]] = field(default_factory=dict)
-    lists: frozenset[int] = frozenset()
-    since: tuple[PodCounted, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -231,23 +170,25 @@ class Snapshot:
     ungated pods that the scheduler cannot bind, and those that have the operator's finalizer since. ``set_aside``: by
     node, those whose replay took too long. ``by_claim``: the extended resources that a DeviceClass maps; each of
     ``nodes`` has them too. ``departures``: how many pods have ceased to be refused or gated so far. ``totals``: those
-    of nodes whose pods were listed, by node; each of ``nodes`` has the sum, with the pods assumed there.
+    of nodes whose pods were listed, by node; each of ``nodes`` has the sum, with the pods assumed there. ``promises``:
+    the places held for workloads of Kueue, by namespace and name.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     publications: Mapping[str, Publication] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, Refusal] = field(default_factory=dict)
-    gated: Mapping[PodKey, WatchedPod] = field(default_factory=dict)
+    refused: "Mapping[str, Refusal]" = field(default_factory=dict)
+    gated: "Mapping[PodKey, WatchedPod]" = field(default_factory=dict)
     gated_since: Mapping[PodKey, float] = field(default_factory=dict)
-    relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
+    relaunches: "Mapping[PodKey, Relaunch]" = field(default_factory=dict)
     assumed: Mapping[PodKey, AssumedPod] = field(default_factory=dict)
-    mismatches: Mapping[str, ReplayMismatches] = field(default_factory=dict)
-    unbound: Mapping[PodKey, UnboundPod] = field(default_factory=dict)
-    set_aside: Mapping[str, SetAside] = field(default_factory=dict)
+    mismatches: "Mapping[str, ReplayMismatches]" = field(default_factory=dict)
+    unbound: "Mapping[PodKey, UnboundPod]" = field(default_factory=dict)
+    set_aside: "Mapping[str, SetAside]" = field(default_factory=dict)
     by_claim: frozenset[str] = frozenset()
     departures: int = 0
-    totals: Mapping[str, NodeTotals] = field(default_factory=dict)
+    totals: "Mapping[str, NodeTotals]" = field(default_factory=dict)
+    promises: "Mapping[PodKey, Promise]" = field(default_factory=dict)
 
     def has_agent(self, node: str) -> bool:
         """Whether an agent has published for the node, or begun to, whatever that is worth."""

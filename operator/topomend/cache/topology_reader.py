@@ -6,7 +6,6 @@ Owns the sharing of equal machines between nodes. Leaves the fields of the objec
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,10 +21,11 @@ from topomend.cache.publication_size import (
     state_bytes,
 )
 from topomend.cache.snapshot import Publication
-from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Core, Machine
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState
 from topomend.wire.document import MalformedObject
+from topomend.wire.published.machine import core_fields
 from topomend.wire.published.node_topology import (
     HEARTBEAT,
     MAX_STATUS_BYTES,
@@ -56,19 +56,25 @@ class TopologyReader:
         self._budget = budget or MemoryBudget(ROOM_BYTES, ORDINARY_BYTES)
         self._machines: WeakValueDictionary[bytes, Machine] = WeakValueDictionary()
         self._kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
-        self._cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
+        self._cores: BoundedDict[bytes, tuple[Core, ...]] = BoundedDict(MAX_CORES)
 
     def published(
-        self, content: dict[str, Any], date: datetime, now: float = 0.0, known: Publication | None = None
+        self,
+        content: dict[str, Any],
+        date: datetime,
+        now: float = 0.0,
+        known: Publication | None = None,
+        *,
+        is_small: bool = False,
     ) -> changes.Published | changes.Unreadable:
         """The change that a NodeTopology object means, read at ``date``, which is ``now`` by the snapshot's clock.
 
         If ``known`` is a publication of the same version, its state is reused. Raises MalformedObject, also for one
-        that is larger than an agent writes, or for which there is no room.
+        that is larger than an agent writes, or for which there is no room. ``is_small``: it is known not to be larger.
         """
         if not content.get("status"):  # an agent creates the object first and writes its status after that
             return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
-        if json_bytes(content["status"], MAX_STATUS_BYTES) > MAX_STATUS_BYTES:
+        if not is_small and json_bytes(content["status"], MAX_STATUS_BYTES) > MAX_STATUS_BYTES:
             raise MalformedObject(TOO_LARGE)
         version = content["metadata"].get("resourceVersion", "")
         state = known.state if known and known.is_of(version) else self._state(content)
@@ -80,29 +86,23 @@ class TopologyReader:
         """The node's state. Equal machines and settings are shared with other nodes."""
         status = content["status"]
         relevant = _relevant(status.get("machine"))
-        machine = _read_once(self._machines, relevant, lambda: self._machine({"status": {"machine": relevant}}))
+        machine = _read_once(self._machines, relevant, lambda: self._machine(relevant))
         kubelet = _read_once(self._kubelets, status.get("kubelet"), lambda: read_kubelet(content))
         state = read_node_topology(content, machine, kubelet)
         if not self._budget.take(state, state_bytes(state)):
             raise MalformedObject(NO_ROOM)
         return state
 
-    def _machine(self, content: dict[str, Any]) -> Machine:
-        """The machine. An ordinary one shares its cores with others."""
-        machine = read_machine(content)
+    def _machine(self, relevant: object) -> Machine:
+        """The machine. An ordinary one shares its cores with others, machines that differ only in their memory too."""
+        key = _digest(core_fields(relevant)) if isinstance(relevant, dict) else b""
+        machine = read_machine({"status": {"machine": relevant}}, self._cores.get(key))
         size = machine_bytes(machine)
         if size <= ORDINARY_BYTES:
-            return self._sharing_cores(machine)
-        if not self._budget.take(machine, size):
+            self._cores[key] = machine.cores
+        elif not self._budget.take(machine, size):
             raise MalformedObject(NO_ROOM)
         return machine
-
-    def _sharing_cores(self, machine: Machine) -> Machine:
-        """``machine`` with cores shared between machines that differ only in their memory."""
-        cores = self._cores.get(machine.cores)
-        if cores is None:
-            cores = self._cores[machine.cores] = machine.cores
-        return replace(machine, cores=cores)
 
 
 def _relevant(machine: object) -> object:
@@ -114,11 +114,15 @@ def _relevant(machine: object) -> object:
 
 def _read_once(known: WeakValueDictionary[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
     """The result of ``read``, called once for equal contents that are in use at the same time."""
-    digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
+    digest = _digest(content)
     part = known.get(digest)
     if part is None:
         part = known[digest] = read()
     return part
+
+
+def _digest(content: object) -> bytes:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def why_not_ready(content: dict[str, Any]) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator
 from types import ModuleType
 
-from topomend.check import nodes, topomend_itself, workloads
 from topomend.check.check import Check
 from topomend.check.facts import Facts, Part
 from topomend.check.finding import ORDER, Finding, NotDone, Report, Severity
+from topomend.check.rules import nodes, topomend_itself, workloads
 
 _MODULES = (topomend_itself, nodes, workloads)
 

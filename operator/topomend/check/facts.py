@@ -10,10 +10,10 @@ from topomend.alignment.running import RunningContainer
 from topomend.cache.snapshot import Snapshot
 from topomend.check.finding import Subject
 from topomend.check.running_containers import judged
-from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.model.condition import Condition
-from topomend.model.node_state import NodeState
-from topomend.model.running_pod import RunningPod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.running_pod import RunningPod
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.replay.startup.configuration import Configuration
 
 
@@ -35,6 +35,7 @@ class Part(Enum):
     NODES = "Nodes"
     TOPOLOGIES = "NodeTopologies"
     CPU_DRIVERS = "ResourceSlices"
+    ADMISSION_CHECKS = "Kueue's AdmissionChecks"
     PODS = "Pods"
     GROUPS = "groups of pods"
 
@@ -144,6 +145,14 @@ class Right:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """An AdmissionCheck of Kueue that topomend is to answer, and whether its status says that it is answered."""
+
+    subject: Subject
+    active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLabels:
     """What a Node says of itself beside its amounts: its operating system, and the pool that it belongs to."""
 
@@ -232,6 +241,7 @@ class Facts:
     authorities: tuple[Authority, ...] = ()
     mutating_policies: Mapping[str, bool] = field(default_factory=dict)
     serves_mutating_policies: bool = True
+    serves_claims: bool = True
     validating_policies: Mapping[str, Policy] = field(default_factory=dict)
     shipped_policies: Mapping[str, str] = field(default_factory=dict)
     role_bindings: frozenset[str] = frozenset()
@@ -241,6 +251,8 @@ class Facts:
     node_labels: Mapping[str, NodeLabels] = field(default_factory=dict)
     published: Mapping[str, Publication] = field(default_factory=dict)
     cpu_drivers: frozenset[str] = frozenset()
+    serves_kueue: bool = True
+    admission_checks: tuple[AdmissionCheck, ...] = ()
     running: Sequence[RunningPod] = ()
     waiting: Sequence[WatchedPod] = ()
     groups: tuple[GroupOfPods, ...] = ()
@@ -260,6 +272,10 @@ class Facts:
     def observes(self) -> bool:
         """Whether the operator only observes."""
         return self.operator is not None and self.operator.value_of("--mode", "TOPOMEND_MODE") == "observe"
+
+    def is_told(self, flag: str) -> bool:
+        """Whether the operator has the flag of a component, such as ``--claims``, and its mode lets it do that."""
+        return self.operator is not None and flag in self.operator.arguments and not self.observes
 
     @property
     def is_of_this_version(self) -> bool:

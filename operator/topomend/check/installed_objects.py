@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from topomend.check.facts import Kind, Lease, OwnPod, Parameter, Policy, Workload
+from topomend.check.facts import AdmissionCheck, Kind, Lease, OwnPod, Parameter, Policy, Workload
 from topomend.check.finding import Subject
 from topomend.wire.document import Document
+from topomend.wire.queued_workload import is_active, is_ours
 
 VERSION_LABEL = "app.kubernetes.io/version"
 COMPONENT_LABEL = "app.kubernetes.io/component"
@@ -108,6 +109,12 @@ def read_parameter(content: Any, kind: str) -> Parameter:
     document = Document(content)
     owners = tuple(owner.text() for _, owner in document["owners"].fields())
     return Parameter(subject_of(content, kind), _time(document["validUntil"]), owners)
+
+
+def read_admission_check(content: Any) -> Iterator[AdmissionCheck]:
+    """The AdmissionCheck, if it is topomend's to answer."""
+    if is_ours(content):
+        yield AdmissionCheck(subject_of(content, "AdmissionCheck"), is_active(content))
 
 
 def _time(field: Document) -> datetime | None:

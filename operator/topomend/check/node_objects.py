@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from topomend.check.facts import NodeLabels, Publication
-from topomend.model.node_pool import POOL_LABELS
+from topomend.model.nodes.node_pool import POOL_LABELS
 from topomend.wire.document import Document
 from topomend.wire.published.node_topology import read_conditions
 

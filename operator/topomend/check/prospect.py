@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from topomend.check.finding import NAMES_SHOWN
 from topomend.decide.eligibility import REASONS, Eligibility, Limits, Treatment, eligibility
-from topomend.model.cluster import WatchedPod, is_refusal
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.replay.gates import minor_of, read_gates
 
 CONFIGZ_MINOR = 33

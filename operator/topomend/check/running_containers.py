@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from topomend.alignment.running import RunningContainer, judge
 from topomend.cache.snapshot import Snapshot
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Container, ContainerKind, Pod
-from topomend.model.running_pod import RunningPod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Container, ContainerKind, Pod
+from topomend.model.pods.running_pod import RunningPod
 from topomend.replay.qos import CPU
 
 CLUSTERS_OWN = "kube-system"

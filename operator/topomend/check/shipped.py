@@ -22,6 +22,31 @@ OBSERVING_POLICIES = ("topomend-agent", "topomend-kubelet-reader", "topomend-par
 _OBSERVED = ("pods", "nodes", "namespaces", "deviceclasses", "nodetopologies", "relaunches")
 _READ = ("get", "list", "watch")
 
+CLAIMS_FLAG, DEFRAGMENT_FLAG, KUEUE_FLAG = "--claims", "--defragment", "--kueue"
+"""The flags of the operator that the components of these names add, each with a role that install.yaml is without."""
+
+_OF_COMPONENTS: Mapping[str, Mapping[tuple[str, str], tuple[str, ...]]] = {
+    CLAIMS_FLAG: {
+        ("resource.k8s.io", "resourceslices"): ("list",),
+        ("resource.k8s.io", "devicetaintrules"): ("list",),
+        ("resource.k8s.io", "resourceclaims"): ("get", "list"),
+        ("resource.k8s.io", "resourceclaimtemplates"): ("get",),
+    },
+    DEFRAGMENT_FLAG: {
+        ("", "pods/eviction"): ("create",),
+        ("policy", "poddisruptionbudgets"): ("list",),
+        ("apps", "replicasets"): ("list",),
+        ("apps", "statefulsets"): ("list",),
+    },
+    KUEUE_FLAG: {
+        ("kueue.x-k8s.io", "workloads"): ("get", "list", "watch"),
+        ("kueue.x-k8s.io", "admissionchecks"): ("get", "list", "watch"),
+        ("kueue.x-k8s.io", "resourceflavors"): ("get",),
+        ("kueue.x-k8s.io", "workloads/status"): ("patch",),
+        ("kueue.x-k8s.io", "admissionchecks/status"): ("patch",),
+    },
+}
+
 _ADMISSION = "admissionregistration.k8s.io"
 
 
@@ -45,6 +70,16 @@ class Names:
     def account(self, shipped: str) -> str:
         """The account, by its name in the manifests."""
         return self.operator if shipped == OPERATOR else self.agent
+
+
+def rights_of_component(flag: str, names: Names) -> tuple[Right, ...]:
+    """The rights that the component of this flag gives to the operator's account."""
+    role = f"topomend-{flag.removeprefix('--')}"
+    return tuple(
+        Right(names.operator, verb, group, resource, role=role)
+        for (group, resource), verbs in _OF_COMPONENTS[flag].items()
+        for verb in verbs
+    )
 
 
 class Shipped:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from topomend.agent import AgentSettings, run
-from topomend.cli.log_flags import log_flags
+from topomend.cli.flags.log_flags import log_flags
 from topomend.runtime.log import log_to_stderr
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -14,7 +14,7 @@ _SUFFIXES = (".tar.gz", ".tgz")
 _EXAMPLES = """\b
 Examples:
   topomend capture gpu-01.tar.gz
-  tar xzf gpu-01.tar.gz && topomend discover --root gpu-01
+  topomend discover --root gpu-01.tar.gz
 """
 
 
@@ -31,12 +31,14 @@ Examples:
 def capture(file: Path, root: Path) -> None:
     """Pack the files that topomend discover reads on this machine into FILE, a .tar.gz archive.
 
-    Unpack the archive elsewhere, and `topomend discover --root` prints the same machine there. The archive contains
-    sizes, counts and ids from /sys and /proc: no pod, secret, serial number, hardware address or host name.
+    `topomend discover --root FILE` prints the same machine anywhere. The archive contains sizes, counts and ids from
+    /sys and /proc: no pod, secret, serial number, hardware address or host name.
     """
     suffix = next((ending for ending in _SUFFIXES if file.name.endswith(ending) and file.name != ending), None)
     if suffix is None:
         raise BadInput(f"{file.name}: the archive's name must end in .tar.gz")
+    if file.exists():
+        raise BadInput(f"{file} exists already: name another file, or remove it")
     folder = file.name.removesuffix(suffix)
     captured = pack(root, folder)
     if not captured.host.machine.cores:
@@ -48,4 +50,4 @@ def capture(file: Path, root: Path) -> None:
     except OSError as error:
         raise CannotAsk(f"{file} cannot be written: {error.strerror or error}") from error
     echo(f"{file}: {captured.files} files, {len(captured.archive) / 1024:.0f} KiB")
-    echo(f"To inspect it: tar xzf {file} && topomend discover --root {folder}")
+    echo(f"To inspect it: topomend discover --root {file}")

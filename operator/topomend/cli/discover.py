@@ -1,15 +1,17 @@
 """``discover``: print this host, or a recorded one, as a NodeTopology. Writes nothing and needs no cluster."""
 
+import os
 import re
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from topomend.cli.output.console import echo, echo_data
-from topomend.cli.output.failures import CannotAsk
+from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.output.formats import (
     DOCUMENTS,
     JSON,
@@ -22,10 +24,11 @@ from topomend.cli.output.formats import (
     output_option,
 )
 from topomend.cli.output.table import echo_table
-from topomend.discover import Discovery
-from topomend.discover import discover as look
+from topomend.discover.assemble import Discovery
+from topomend.discover.capture import NotACapture, unpacked
+from topomend.discover.discover import discover as look
+from topomend.discover.features.node_features import node_features
 from topomend.discover.machine.pci_distance import pci_distance
-from topomend.discover.node_features import node_features
 from topomend.model.bitmask import format_id_list
 from topomend.model.machine import HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.quantity import format_bytes
@@ -46,7 +49,7 @@ _EXAMPLES = """\b
 Examples:
   topomend discover                                   # this host
   topomend discover -o json > host.json
-  topomend discover --root gpu-01 -o wide             # a host packed by topomend capture
+  topomend discover --root gpu-01.tar.gz -o wide      # a host packed by topomend capture
   topomend discover -o nfd                            # labels, as a file of Node Feature Discovery
 """
 
@@ -54,11 +57,11 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.option(
     "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(exists=True, path_type=Path),
     default=Path("/"),
     show_default=True,
-    metavar="DIR",
-    help="The folder that contains sys/ and proc/.",
+    metavar="DIR|FILE",
+    help="The folder that contains sys/ and proc/, or an archive of topomend capture.",
 )
 @click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
 @click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="The kubelet's drop-in folder (--config-dir).")
@@ -74,7 +77,8 @@ def discover(root: Path, node_name: str | None, output: str, **parts: Path | str
     accelerators, network adapters and storage, -o wide every PCI function, -o nfd a file for the local source of Node
     Feature Discovery. --root reads a machine that topomend capture has packed.
     """
-    discovery = look(root, **parts, node_name=node_name or _name_of(root))  # type: ignore[arg-type]  # click's own names
+    with _tree(root) as tree:
+        discovery = look(tree, **parts, node_name=node_name or _name_of(tree))  # type: ignore[arg-type]  # click's own
     if not discovery.state.machine.cores:
         raise CannotAsk(
             f"--root {root}: no online CPU under sys/devices/system/cpu; name a folder that contains sys/ and proc/"
@@ -88,6 +92,19 @@ def discover(root: Path, node_name: str | None, output: str, **parts: Path | str
         echo(object_name(API_VERSION, NODE_TOPOLOGY, discovery.state.name))
     else:
         _PRINTERS[output](discovery)
+
+
+@contextmanager
+def _tree(root: Path) -> Iterator[Path]:
+    """The folder with sys/ and proc/: that of an archive, during the block. Raises BadInput."""
+    if os.path.isdir(root):  # noqa: PTH112 - Path.is_dir raises where a folder is closed
+        yield root
+        return
+    try:
+        with unpacked(root) as folder:
+            yield folder
+    except NotACapture as error:
+        raise BadInput(f"--root {root}: neither a folder nor an archive of topomend capture: {error}") from error
 
 
 def _name_of(root: Path) -> str:

@@ -5,29 +5,61 @@ Some commands need an extra of the package: the group names the extra if it is n
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from topomend.base.plain_text import visible
 from topomend.cli.input.did_you_mean import did_you_mean
 from topomend.cli.output.failures import BadInput
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """An extra of the package: its name in pyproject.toml, and modules that only it installs."""
+
+class Extra(NamedTuple):
+    """An extra of the package: its name in pyproject.toml, and the modules of its packages.
+
+    ``in_image`` is whether the image of agent and operator has it.
+    """
 
     name: str
     modules: tuple[str, ...]
+    in_image: bool = True
 
     def missing(self) -> str:
         """The first of its modules that is not installed; empty if all are. Imports none of them."""
-        return next((module for module in self.modules if find_spec(module) is None), "")
+        return next((module for module in self.modules if not _is_installed(module)), "")
+
+
+OPERATOR = Extra(
+    "operator",
+    (
+        "aiohttp",
+        "cryptography",
+        "google.protobuf",
+        "h2",
+        "kopf",
+        "kubernetes",
+        "msgspec",
+        "prometheus_client",
+        "psutil",
+        "pyudev",
+        "urllib3",
+        "xxhash",
+    ),
+)
+PLUGIN = Extra("plugin", ("cryptography", "msgspec"))
+SANDBOX = Extra("sandbox", ("grpc", *OPERATOR.modules, "topomend.sandbox"), in_image=False)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 @contextmanager
@@ -69,8 +101,9 @@ class LazyGroup(click.Group):
         extra = self._extras.get(cmd_name)
         # Check before the command starts anything: processes that it starts import some of these modules.
         if extra and (missing := extra.missing()):
+            nowhere = "" if extra.in_image else " and is in no image of topomend"
             raise BadInput(
-                f"{cmd_name} needs {missing}, which is not installed here and is in no image of topomend. "
+                f"{cmd_name} needs {missing}, which is not installed here{nowhere}. "
                 f"Install it with: pip install 'topomend[{extra.name}]'"
             )
         command = getattr(import_module(module), attribute)
@@ -99,6 +132,8 @@ class LazyGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """The options and commands that begin with ``incomplete``. Imports no command."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415
+
         items = click.Command.shell_complete(self, ctx, incomplete)
         return items + [
             CompletionItem(name, help=help_text)

@@ -14,26 +14,26 @@ import yaml
 
 from topomend.check.facts import Configured
 from topomend.check.finding import ORDER, Report, Severity, Subject
-from topomend.check.lint import FLAGS, NOT_LOOKED_AT, correction, refusals
-from topomend.check.lint import lint as judge_by_rules
+from topomend.check.rules.lint import FLAGS, NOT_LOOKED_AT, correction, refusals
+from topomend.check.rules.lint import lint as judge_by_rules
+from topomend.cli.flags.kubelet_flags import read_version
 from topomend.cli.input.k3s_config import of_k3s_config
 from topomend.cli.input.kubelet_input import KubeletInput
 from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
 from topomend.cli.input.node_config import of_node_config
 from topomend.cli.input.performance_profile import of_profile
-from topomend.cli.kubelet_flags import read_version
 from topomend.cli.numa.check.printed import document, print_report
 from topomend.cli.output.console import echo, echo_lines
 from topomend.cli.output.failures import NO, BadInput
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, WIDE, YAML, echo_document, output_option
+from topomend.discover.documents import NotADocument, read_documents
 from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_config import Judged, Written, judge
-from topomend.discover.kubelet_config.documents import NotADocument, read_documents
 from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, ConfigFile, drop_in_paths, file_of, read_file
-from topomend.model.kubelet import DEFAULT_VERSION, MemoryReservation
 from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState
-from topomend.model.pasted_machine import PastedMachine
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, MemoryReservation
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.shapes.pasted_machine import PastedMachine
 from topomend.replay.gates import minor_of
 from topomend.replay.startup.configuration import Configuration, Host
 from topomend.replay.startup.feature_gates import FeatureGates

@@ -10,9 +10,9 @@ from topomend.cli.output.console import echo, echo_data
 from topomend.cli.output.failures import BadInput
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, output_option
 from topomend.cli.output.table import echo_table
-from topomend.model.known_machines import MACHINES, KnownMachine, find_machine
 from topomend.model.quantity import format_bytes
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.known_machines import MACHINES, KnownMachine, find_machine
+from topomend.model.shapes.shape import parse_shape
 
 _EXAMPLES = """\b
 Examples:

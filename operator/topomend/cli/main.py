@@ -3,7 +3,7 @@
 import click
 
 from topomend import __version__
-from topomend.cli.lazy import Extra, LazyGroup
+from topomend.cli.lazy import OPERATOR, SANDBOX, LazyGroup
 
 _COMMANDS = {
     "agent": ("topomend.cli.agent", "agent", "Publish this node's NodeTopology and keep it up to date."),
@@ -31,13 +31,14 @@ _COMMANDS = {
     "demo": ("topomend.cli.sandbox.demo", "demo", "Show in a sandbox how a refused pod is relaunched."),
 }
 
-_SANDBOX = Extra("sandbox", ("grpc", "topomend.sandbox"))
+_EXTRAS = {"agent": OPERATOR, "operator": OPERATOR, "discover": OPERATOR, "sandbox": SANDBOX, "demo": SANDBOX}
+"""All other commands run with the package alone."""
 
 
 @click.group(
     cls=LazyGroup,
     lazy=_COMMANDS,
-    extras={"sandbox": _SANDBOX, "demo": _SANDBOX},
+    extras=_EXTRAS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="topomend")

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from topomend.cli.log_flags import log_flags
+from topomend.cli.flags.log_flags import log_flags
+from topomend.cli.flags.setting_flags import setting_flags
 from topomend.cli.output.failures import BadInput, CannotAsk
-from topomend.cli.setting_flags import setting_flags
 from topomend.gating.definitions import SERVICE
 from topomend.kube.connection.address import host_and_port
 from topomend.reconcile.settings import OBSERVE, Settings
@@ -48,6 +48,16 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
             "--startup-taint needs --mode relaunch: an operator that observes takes no taint off, and new nodes would "
             "stay tainted; leave the flag out, and have nodes registered without the taint"
         )
+    if settings.mode == OBSERVE and settings.defragment:
+        raise BadInput(
+            "--defragment needs --mode relaunch: an operator that observes moves no pod; leave the flag out, and ask "
+            "kubectl numa defragment what it would bring"
+        )
+    if settings.mode == OBSERVE and settings.kueue:
+        raise BadInput(
+            "--kueue needs --mode relaunch: an operator that observes answers no admission check, and Kueue would "
+            "admit nothing; leave the flag out, and the check out of the ClusterQueues"
+        )
     log_to_stderr(log_level, log_format, _FOREIGN_LOGGERS)
     logging.getLogger("kopf").setLevel(logging.ERROR)  # it warns that it handles no signals; this module handles them
     # Imported here: the client is slow to import, and --help and bad input do not need it.
@@ -55,10 +65,11 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
     from topomend.kube.client import connect  # noqa: PLC0415
     from topomend.kube.connection.kubeconfig import NotConfigured  # noqa: PLC0415
     from topomend.kube.errors import Untrusted  # noqa: PLC0415
+    from topomend.kube.official import Official  # noqa: PLC0415
     from topomend.runtime.threads import ThreadDied  # noqa: PLC0415
 
     try:
-        client = connect(official=True)
+        client = connect(transport=Official)
         client.check_trust()
     except (NotConfigured, Untrusted) as error:
         raise CannotAsk(str(error)) from error

@@ -24,16 +24,16 @@ from topomend.cache.snapshot import is_newer
 from topomend.cache.topology_reader import NO_ROOM, TopologyReader
 from topomend.controller.newest_versions import NewestVersions
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
-from topomend.model.cluster import WatchedPod, is_refusal
+from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.model.relaunch_record import Relaunch
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.runtime.queues.inbox import Inbox
 from topomend.runtime.queues.newest_by_key import NewestByKey
-from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+from topomend.wire.node import read_node
 from topomend.wire.published.node_topology import MAX_STATUS_BYTES
 from topomend.wire.relaunch_record import read_relaunch, record_name
 
@@ -263,13 +263,13 @@ class Ingest:
         """A list that knows of which objects a watch has brought something newer; any other change as it is."""
         match change:
             case changes.PodsListed():
-                return replace(change, changed=self._newest.newer_than(PODS.plural, change.version))
+                return change._replace(changed=self._newest.newer_than(PODS.plural, change.version))
             case changes.RelaunchesListed():
-                return replace(change, changed=self._newest.newer_than(RELAUNCHES.plural, change.version))
+                return change._replace(changed=self._newest.newer_than(RELAUNCHES.plural, change.version))
             case changes.NodesListed():
-                return replace(change, changed=self._names_newer_than(NODES.plural, change.version))
+                return change._replace(changed=self._names_newer_than(NODES.plural, change.version))
             case changes.PublicationsListed():
-                return replace(change, changed=self._names_newer_than(NODE_TOPOLOGIES.plural, change.version))
+                return change._replace(changed=self._names_newer_than(NODE_TOPOLOGIES.plural, change.version))
         return change
 
     def _names_newer_than(self, plural: str, version: str) -> frozenset[str]:

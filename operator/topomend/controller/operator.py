@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from topomend.cache.changes import TimePassed
 from topomend.controller.ingest import Ingest
+from topomend.controller.kueue_check import KueueCheck
 from topomend.controller.relist import Relister
 from topomend.controller.watch_streams import WatchStreams
 from topomend.gating.definitions import Installation
@@ -32,11 +33,12 @@ from topomend.kube.errors import (
     Unanswered,
     retry_after,
 )
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.described_owners import DescribedOwners
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.kueue.queued import Queued
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.nodes.staleness import Staleness
 from topomend.reconcile.observe.hand_back import HandBack
@@ -59,6 +61,9 @@ from topomend.runtime.threads import ThreadDied, watched
 from topomend.wire.document import MalformedObject
 
 TICK_SECONDS = 0.5
+KUEUE_SECONDS = 0.2
+"""How often it is looked whether Kueue asks something, or something fits that did not."""
+
 RELIST_RETRY_SECONDS = 2.0
 UNEXPECTED_SECONDS = 60.0
 """Before everything is listed again after an unexpected error."""
@@ -150,8 +155,11 @@ class Operator:
         self._hand_back = self._new_hand_back(writing, installation, announcer) if self._observes else None
         self._reconciler = self._new_reconciler(client, announcer)
         agents = Duty("agents", Staleness(client, self._store, announcer).report, TICK_SECONDS)
+        self._listed = threading.Event()
+        self._kueue = self._new_kueue_check(client) if settings.kueue else None
+        kueue = [Duty("kueue", self._kueue.check, KUEUE_SECONDS)] if self._kueue else []
         self._duties = Duties(
-            (*self._reconciler.duties(self._waiting.requeue_blocked), agents),
+            (*self._reconciler.duties(self._waiting.requeue_blocked), agents, *kueue),
             stopped=self._stopped,
             are_due=self._leads.is_set,
             pause_after=_retry_after,
@@ -160,7 +168,6 @@ class Operator:
         self._metrics.duties_begin(self._duties.names)
         self._metrics.show_while_leading(self._metrics.certificate_expiry, lambda: self._gating.certificate_expiry)
         self._relister = Relister(client, self._ingest, settings.record_seconds)
-        self._listed = threading.Event()
         self._relisted = self._tried_to_list = time.monotonic()
         self._streams = WatchStreams(client, self._ingest.put, self._missed)
 
@@ -175,6 +182,13 @@ class Operator:
             why_not_gating=self._gating.why_not_gating,
             newest_pod=lambda: self._ingest.newest_pod,
         )
+
+    def _new_kueue_check(self, client: Client) -> KueueCheck | None:
+        """What answers Kueue's admission checks; an operator that observes has nothing to answer with."""
+        if isinstance(self._reconciler, Observer):
+            return None
+        queued = Queued(client)
+        return KueueCheck(client, queued, self._reconciler.numa_fit(queued), self._listed.is_set)
 
     def _new_hand_back(self, writing: Client, installation: Installation, announcer: Announcer) -> HandBack:
         """What ends the work of operators of mode relaunch. Its client may write."""
@@ -236,6 +250,8 @@ class Operator:
         if self._own_objects:
             self._own_objects.stop()
         self._streams.stop()
+        if self._kueue:
+            self._kueue.stop()
         self._ingest.stop()
 
     def _serve(self) -> Sequence[Endpoints]:
@@ -263,6 +279,8 @@ class Operator:
     def _take_over(self) -> None:
         """Enqueue all that the snapshot shows."""
         self._reconciler.take_over()
+        if self._kueue:
+            self._kueue.take_over()
         self._leads.set()
         self._ingest.enqueue_all()
 

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from topomend.base.plain_text import plain
 from topomend.controller.ingest import WatchEvent, watch_event
@@ -49,7 +49,7 @@ class _Unusable(Exception):
 
 
 class WatchStreams:
-    """The streams of all kinds.
+    """The streams of ``kinds``, by default KINDS, each with the field selector of its objects.
 
     ``on_event`` gets every object, those of a kind by one thread. ``on_missed`` is called when events may have been
     missed. Both return quickly.
@@ -61,16 +61,18 @@ class WatchStreams:
         on_event: Callable[[WatchEvent], None],
         on_missed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        kinds: Mapping[Resource, str] | None = None,
     ) -> None:
         self._client, self._on_event, self._on_missed, self._clock = client, on_event, on_missed, clock
-        self._versions = dict.fromkeys(KINDS, "")
+        self._kinds = KINDS if kinds is None else kinds
+        self._versions = dict.fromkeys(self._kinds, "")
         self._due: dict[Resource, float] = {}
         self._up, self._stopped = set[Resource](), threading.Event()
 
     def start(self) -> None:
         """Start to watch."""
-        self._due = dict.fromkeys(KINDS, self._clock() + LATE_SECONDS)
-        for kind in KINDS:
+        self._due = dict.fromkeys(self._kinds, self._clock() + LATE_SECONDS)
+        for kind in self._kinds:
             threading.Thread(target=self._keep_up, args=(kind,), name=f"watch-{kind.plural}", daemon=True).start()
 
     def stop(self) -> None:
@@ -79,7 +81,7 @@ class WatchStreams:
 
     def are_up(self) -> bool:
         """Whether every kind is watched."""
-        return len(self._up) == len(KINDS)
+        return len(self._up) == len(self._kinds)
 
     def overdue(self) -> tuple[tuple[str, float], ...]:
         """The kinds that should be watched and are not, and since when by the clock."""
@@ -97,7 +99,9 @@ class WatchStreams:
                 retry.succeeded()
             if failure:
                 self._up.discard(kind)
-                _log.warning("%s are not watched (%s); retried", kind.plural, plain(str(failure), 300))
+                # It asks for patience, as while it starts to serve a kind. Without an end the kind is overdue.
+                level = logging.INFO if isinstance(failure, TooManyRequests) else logging.WARNING
+                _log.log(level, "%s are not watched (%s); retried", kind.plural, plain(str(failure), 300))
                 self._stopped.wait(retry.failed(now, retry_after(failure)))
 
     def _watch(self, kind: Resource) -> Exception | None:
@@ -119,7 +123,7 @@ class WatchStreams:
         if not self._versions[kind]:
             self._versions[kind] = self._client.newest_version(kind)
             self._on_missed()
-        query = {"allowWatchBookmarks": "true"} | ({"fieldSelector": KINDS[kind]} if KINDS[kind] else {})
+        query = {"allowWatchBookmarks": "true"} | ({"fieldSelector": self._kinds[kind]} if self._kinds[kind] else {})
         with self._client.watch_lines(kind, self._versions[kind], WATCH_SECONDS, query=query) as lines:
             self._note_up(kind)
             for line in lines:

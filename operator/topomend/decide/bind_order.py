@@ -11,8 +11,8 @@ from math import factorial, prod
 
 from topomend.alignment.requested import is_aligned
 from topomend.cache.snapshot import PodKey, Publication
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, container_requests, requests_of
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, container_requests, requests_of
 from topomend.replay.admission import admit, release
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement

@@ -6,7 +6,7 @@ Owns the rule for each kind of pod. Leaves whether a node admits the pod to ``fe
 from dataclasses import dataclass
 from enum import Enum
 
-from topomend.model.cluster import Owner, WatchedPod, is_refusal
+from topomend.model.pods.scheduling import Owner, WatchedPod, is_refusal
 from topomend.wire.group import (
     MAX_ATTEMPTS_ANNOTATION,
     RELAUNCH_ANNOTATION,

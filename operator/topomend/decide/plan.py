@@ -5,25 +5,35 @@ Owns the choice of nodes for refused and gated pods, and the explanation of a re
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, filterfalse, islice
 
-from topomend.cache.snapshot import Refusal, Snapshot, is_newer
+from topomend.cache.entries import Refusal
+from topomend.cache.snapshot import Snapshot, is_newer
 from topomend.decide.bind_order import admitted_in_any_order
+from topomend.decide.claims.beside_devices import KnownDevices, PartsByNode, beside_devices
+from topomend.decide.diagnosis.feasibility import (
+    NO_EXCLUDED_NODES,
+    Diagnosis,
+    ExcludedNodes,
+    diagnose,
+    refusing_hostnames,
+)
+from topomend.decide.diagnosis.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
+from topomend.decide.diagnosis.node_status import NodeStatus, RejectedBy
+from topomend.decide.diagnosis.survey import Surveys
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
-from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, diagnose, refusing_hostnames
-from topomend.decide.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
-from topomend.decide.node_status import NodeStatus, RejectedBy
 from topomend.decide.queue import order as queue_order
-from topomend.decide.survey import Surveys
 from topomend.explain.explanation import explain, refused_for
 from topomend.explain.manager_error import device_cause
 from topomend.explain.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
-from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
+from topomend.model.devices.device_supply import Part
 from topomend.model.narrowing import ANYWHERE, Narrowing, anywhere_but, shortest
-from topomend.model.pod import requests_of
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.pods.pod import requests_of
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.replay.admission import admit
 from topomend.replay.effort import UNLIMITED, Effort
 
@@ -53,7 +63,8 @@ class RelaunchOn:
     ``others`` are the hostnames of all other nodes that the pod's own rules allow; empty where the pod goes to these
     nodes alone. ``is_open`` is that only ``others`` are known to be of no use to it, so that it may go to any but them.
     ``unsettled`` is a node that admits the pod too once the pods assumed there have arrived, and that the scheduler
-    alone may know to be the right one; empty where there is none.
+    alone may know to be the right one; empty where there is none. ``beside`` are the first candidates, where free
+    devices of the pod's claims are beside its CPUs, as in ``beside_devices``.
     """
 
     candidates: tuple[NodeStatus, ...]
@@ -62,6 +73,7 @@ class RelaunchOn:
     others: tuple[str, ...] = ()
     unsettled: str = ""
     is_open: bool = False
+    beside: PartsByNode = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -74,14 +86,18 @@ class RelaunchOn:
         if self.diagnosis.any_node_will_do:
             return ANYWHERE
         hosts = tuple(candidate.hostname for candidate in self.candidates)
-        return anywhere_but(hosts, self.others) if self.is_open else shortest(hosts, self.others)
+        narrowed = anywhere_but(hosts, self.others) if self.is_open else shortest(hosts, self.others)
+        are_better = 0 < len(self.beside) < len(hosts)
+        return replace(narrowed, preferred=len(self.beside)) if narrowed and are_better else narrowed
 
     def without(self, nodes: Collection[str]) -> "RelaunchOn":
         """The same for the other nodes; there must be some."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.node not in nodes)
         dropped = [candidate.hostname for candidate in self.candidates if candidate.node in nodes]
         others = (*self.others, *dropped) if self.others or self.is_open else ()
-        return RelaunchOn(candidates, self.diagnosis, _admits(candidates), others, is_open=self.is_open)
+        beside = {node: parts for node, parts in self.beside.items() if node not in nodes}
+        reason = _admits(candidates, beside)
+        return RelaunchOn(candidates, self.diagnosis, reason, others, is_open=self.is_open, beside=beside)
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,9 @@ class LeaveAlone:
 
 Plan = RelaunchOn | DeleteFailedPod | Wait | LeaveAlone
 
+Choice = RelaunchOn | Wait | Yield | Settle
+"""What may be chosen for a gated pod."""
+
 Decision = Plan | Yield | Settle
 """What may be decided for a pod, refused or gated."""
 
@@ -158,12 +177,13 @@ def choose(  # noqa: PLR0913  what a choice depends on
     *,
     holder: Holder = lambda _: "a pod whose turn comes first",
     most: int = MAX_NAMED_NODES,
+    devices: KnownDevices | None = None,
     surveys: Surveys | None = None,
     effort: Effort = UNLIMITED,
 ) -> RelaunchOn | Wait:
     """At ``most`` so many nodes for ``pod``, a gated pod or a replacement: not the NUMA nodes ``reserved`` for others.
 
-    The rest is as in ``diagnose``.
+    Those come first where free ``devices`` of its claims are beside its CPUs. The rest is as in ``diagnose``.
     """
     diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes, surveys=surveys, effort=effort)
     if not diagnosis.candidates:
@@ -187,16 +207,44 @@ def choose(  # noqa: PLR0913  what a choice depends on
     if not is_for_all:
         return RelaunchOn(candidates, diagnosis, _admits(candidates))
     unsettled = _first_left_out(unreserved, candidates)
+    beside = _beside(snapshot, pod, candidates, rejected_by, devices, effort)
+    candidates = tuple(sorted(candidates, key=lambda candidate: candidate.node not in beside))
+    chosen_on = partial(
+        RelaunchOn, candidates, diagnosis, _admits(candidates, beside), unsettled=unsettled, beside=beside
+    )
     # A pod that asks for alignment goes to no node of which replay knows nothing yet.
     if pod.pod.single_numa_node:
-        return RelaunchOn(candidates, diagnosis, _admits(candidates), (), unsettled)
+        return chosen_on()
     if pod.placement.volumes is not None or rejected_by:  # a refused pod runs nowhere without topomend
-        return RelaunchOn(candidates, diagnosis, _admits(candidates), _others(snapshot, pod, candidates), unsettled)
+        return chosen_on(_others(snapshot, pod, candidates))
     # The scheduler alone knows where its volumes are. It makes room on a full node itself.
     chosen = {candidate.node for candidate in candidates}
     unusable = [candidate.hostname for candidate in diagnosis.candidates if candidate.node not in chosen]
     unusable += refusing_hostnames(snapshot, diagnosis)
-    return RelaunchOn(candidates, diagnosis, _admits(candidates), tuple(unusable), unsettled, is_open=True)
+    return chosen_on(tuple(unusable), is_open=True)
+
+
+def _beside(  # noqa: PLR0913, PLR0917  what a choice depends on
+    snapshot: Snapshot,
+    pod: WatchedPod,
+    candidates: Iterable[NodeStatus],
+    rejected_by: RejectedBy | None,
+    devices: KnownDevices | None,
+    effort: Effort,
+) -> PartsByNode:
+    """The candidates that are best for the pod's claims; not the node that refused the pod, which stays the last."""
+    if devices is None:
+        return {}
+    last = rejected_by.node if rejected_by else ""
+    names = (candidate.node for candidate in candidates if candidate.node != last)
+    return beside_devices(snapshot, pod.pod, names, devices, effort)
+
+
+def devices_of(decision: Decision) -> tuple[str, tuple[Part, ...]]:
+    """The best node of a decision to let a pod go, and the devices there that its claims may get beside its CPUs."""
+    if not isinstance(decision, RelaunchOn):
+        return "", ()
+    return decision.nodes[0], decision.beside.get(decision.nodes[0], ())
 
 
 def _known_first(
@@ -248,8 +296,13 @@ def _has_scheduler_rules(snapshot: Snapshot, pod: WatchedPod) -> bool:
     return bool(extended) and any(judged_by_claim(node, extended) for node in snapshot.nodes.values())
 
 
-def _admits(candidates: Sequence[NodeStatus]) -> str:
-    return f"{candidates[0].place} admits it by replay"
+def _admits(candidates: Sequence[NodeStatus], beside: Collection[str] = ()) -> str:
+    admits = f"{candidates[0].place} admits it by replay"
+    if not beside:
+        return admits
+    places = [candidate.place for candidate in candidates[: min(len(beside), MAX_NAMED_NODES)]]
+    more = f" and {len(beside) - len(places)} more" if len(beside) > len(places) else ""
+    return f"{admits}; free devices of its claims are beside its CPUs there: {', '.join(places)}{more}"
 
 
 def _unreserved(candidates: Sequence[NodeStatus], masks: Mapping[str, NUMAMask]) -> Sequence[NodeStatus]:
@@ -271,14 +324,17 @@ def choose_in_order(  # noqa: PLR0913  what a choice depends on
     *,
     yields: bool = True,
     untried: Iterable[WatchedPod] = (),
+    devices: KnownDevices | None = None,
     surveys: Surveys | None = None,
     effort: Effort = UNLIMITED,
-) -> RelaunchOn | Wait | Yield | Settle:
+) -> Choice:
     """The nodes for a gated pod, or the pods that it yields to; ``yields`` False is that it yields to none but the
     ``untried`` ones, for which others may be evicted in a moment."""
     reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, reservations)
     holder = partial(queue_order.reserved_for, snapshot, pod, reservations)
-    chosen = choose(snapshot, pod, None, excluded_nodes, reserved, holder=holder, surveys=surveys, effort=effort)
+    chosen = choose(
+        snapshot, pod, None, excluded_nodes, reserved, holder=holder, devices=devices, surveys=surveys, effort=effort
+    )
     if isinstance(chosen, Wait):
         return chosen
     older = queue_order.first_in_need(snapshot, untried, chosen.nodes, effort)

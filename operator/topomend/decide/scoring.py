@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.model.node_state import NodeState, free_cpus
+from topomend.model.nodes.node_state import NodeState, free_cpus
 from topomend.model.verdict import Verdict
 from topomend.replay.fast_path.admission import FastPlacement
 

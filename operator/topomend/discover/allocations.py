@@ -12,11 +12,22 @@ neither.
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from topomend.discover.bounds import why_implausible
+from topomend.discover.pod_names import (
+    NOTHING_KNOWN,
+    PodName,
+    PodNames,
+    learn,
+    matches,
+    may_exist,
+    name_of,
+    without_ended,
+)
 from topomend.discover.pod_resources.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
 from topomend.discover.state_files import (
     KubeletState,
@@ -28,13 +39,9 @@ from topomend.discover.state_files import (
     read_state,
 )
 from topomend.model.bitmask import CPUSet
-from topomend.model.claimed_device import ContainerClaim
-from topomend.model.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
+from topomend.model.devices.claimed_device import ContainerClaim
+from topomend.model.nodes.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
 
-PodName = tuple[str, str]
-"""A pod's namespace and name."""
-
-NO_NAMES: Mapping[str, PodName] = {}
 NO_FILES = StateFiles()
 
 ATTEMPTS = 5
@@ -86,7 +93,7 @@ class AllocationReader:
         self._state: tuple[object, KubeletState] = (None, KubeletState())
         self._files: tuple[object, StateFiles] = (None, NO_FILES)
         self._files_mark: object = None
-        self._names: Mapping[str, PodName] = NO_NAMES
+        self._names = NOTHING_KNOWN
         self._ended: frozenset[str] = frozenset()
 
     def read(self, *, lists_ended: bool = False) -> Allocations:
@@ -122,17 +129,18 @@ class AllocationReader:
                 continue
             if state is not None and lists_ended:
                 self._ended = self._ended.intersection(state.pods).union(self._without_cpus(state))
-            joined = join(listed, state, self._names, self._ended)
+            names = without_ended(self._names, state) if state is not None else self._names
+            joined = join(listed, state, names, self._ended)
             if joined is None and state is not None and lists_ended and attempt == ATTEMPTS - 1:
                 self._ended |= without_devices(listed, state)
-                joined = join(listed, state, self._names, self._ended)
+                joined = join(listed, state, names, self._ended)
             if joined is not None:
                 if why := why_implausible(joined.pods, joined.devices, joined.memory):
                     return self._last_known("Implausible", f"the kubelet's answers or files contain {why}")
                 if state is not None:
-                    self._names = learn_names(listed, state, joined, self._names)
+                    self._names = learn(names, listed.pods, joined.pods, state)
                 self._last_read = (listed, before)
-                return self._with_files(self._remarked(joined))
+                return self._with_files(self._remarked(_certain(joined, self._names)))
         why = "the kubelet's list of pods and its state files do not agree; they are read again"
         return self._last_known("Inconsistent", why)
 
@@ -189,38 +197,63 @@ class AllocationReader:
 def join(
     listed: PodResources,
     state: KubeletState | None,
-    names: Mapping[str, PodName] = NO_NAMES,
+    names: PodNames = NOTHING_KNOWN,
     ended: Collection[str] = (),
 ) -> Allocations | None:
     """Join both sources. None if no file entry matches the resources of a listed pod: they are of different moments.
 
-    ``names`` maps uids to the pod names learned in earlier polls; ``ended`` are the uids of pods that have ended and
-    may be listed nevertheless. Without ``state`` the list is taken as it is.
+    ``names`` were learned in earlier polls; ``ended`` are the uids of pods that have ended and may be listed
+    nevertheless. Without ``state`` the list is taken as it is.
     """
     if state is None:
         return _allocations(listed, tuple(_with_resources(listed.pods)), (), KubeletState())
-    unmatched = dict(state.pods)
-    pods = []
-    # Match pods with listed resources first. The remaining entries can only belong to init containers.
-    for pod in sorted(listed.pods, key=lambda pod: not _holds(pod)):
-        beliefs = _Beliefs(state, names, frozenset(map(_name, listed.pods)))
-        matching = [
-            uid for uid, entry in unmatched.items() if _matches(pod, uid, entry, state) and beliefs.allow(pod, uid)
-        ]
-        if matching:
-            uid = min(matching, key=lambda uid: beliefs.rank(pod, uid))
-            if uid not in ended:
-                pods.append(_joined(pod, uid, unmatched.pop(uid)))
-        elif any(_is_left_of(pod, unmatched[uid]) for uid in ended if uid in unmatched):
+    beliefs = _Beliefs(state, names, frozenset(map(name_of, listed.pods)), ended)
+    credible = {name_of(pod): beliefs.credible(pod) for pod in listed.pods}
+    pod_of: dict[str, PodAllocation] = {}
+    # Match pods with listed resources first. The remaining entries can only belong to init containers. A pod of which
+    # few entries may be takes one before another that may have more.
+    for pod in sorted(listed.pods, key=lambda pod: (not _holds(pod), len(credible[name_of(pod)]))):
+        uids = credible[name_of(pod)]
+        if uids and uids[0] in ended:
             continue
-        elif _holds(pod):
+        if not _holds(pod):
+            pod_of |= dict.fromkeys([uid for uid in uids if uid not in pod_of][:1], pod)
+        elif not _place(pod, pod_of, credible, {*ended}) and not beliefs.has_ended(pod):
             return None
+    unmatched = {uid: entry for uid, entry in state.pods.items() if uid not in pod_of}
+    pods = [_joined(pod, uid, state.pods[uid]) for uid, pod in pod_of.items()]
     stale = tuple(
         PodAllocation("", uid, uid, tuple(filter(_has_resources, entry.containers.values())), entry.cpus, entry.memory)
         for uid, entry in unmatched.items()
     )
-    pods.sort(key=_name)
+    pods.sort(key=name_of)
     return _allocations(listed, tuple(_with_resources(pods)), stale, state)
+
+
+def _place(
+    pod: PodAllocation,
+    pod_of: dict[str, PodAllocation],
+    credible: Mapping[PodName, Sequence[str]],
+    tried: set[str],
+) -> bool:
+    """Give the pod the most credible entry that no other has in ``pod_of``; else one that another can do without.
+
+    So each pod gets an entry if that is possible at all (Kuhn's algorithm for matchings).
+    """
+    for uid in sorted(credible[name_of(pod)], key=pod_of.__contains__):
+        if uid in tried:
+            continue
+        tried.add(uid)
+        if uid not in pod_of or _place(pod_of[uid], pod_of, credible, tried):
+            pod_of[uid] = pod
+            return True
+    return False
+
+
+def _certain(joined: Allocations, names: PodNames) -> Allocations:
+    """The allocations without the uids that might be another pod's: whoever asks by name and uid finds them by name."""
+    pods = tuple(replace(pod, uid="") if pod.uid in names.uncertain else pod for pod in joined.pods)
+    return replace(joined, pods=pods) if names.uncertain else joined
 
 
 def without_devices(listed: PodResources, state: KubeletState) -> frozenset[str]:
@@ -256,54 +289,49 @@ def _cpus(of_pod: CPUSet, containers: Iterable[ContainerAllocation]) -> CPUSet:
 class _Beliefs:
     """Decides which pod a file entry belongs to if its resources match several pods.
 
-    Two pods that first appear in the same poll with equal resources may be swapped. That is harmless while both are
-    active, and must end when one of them does.
+    Pods that first appear in the same poll with equal resources may be swapped (``pod_names``). Of entries that are as
+    credible the one with the fewest containers is the pod's: what the entry has beyond those that are listed counts as
+    init containers.
     """
 
     state: KubeletState
-    names: Mapping[str, PodName]
+    names: PodNames
     listed: frozenset[PodName]
+    ended: Collection[str]
+
+    def credible(self, pod: PodAllocation) -> Sequence[str]:
+        """The uids whose entries may be the pod's, the most credible first."""
+        entries = self.state.pods.items()
+        uids = [uid for uid, entry in entries if matches(pod, uid, entry, self.state) and self.allow(pod, uid)]
+        return sorted(uids, key=lambda uid: (*self.rank(pod, uid), len(self.state.pods[uid].containers)))
+
+    def has_ended(self, pod: PodAllocation) -> bool:
+        """Whether the pod is listed like one that has ended."""
+        return any(_is_left_of(pod, self.state.pods[uid]) for uid in self.ended if uid in self.state.pods)
 
     def allow(self, pod: PodAllocation, uid: str) -> bool:
         """Whether the entry may be the pod's. An entry of init containers alone needs further evidence."""
-        believed = self.names.get(uid, _name(pod))
+        holders = self.names.holders(uid)
+        is_free = name_of(pod) in holders or self.names.is_free(uid, self.listed)
         if _holds(pod):
-            return believed == _name(pod) or believed not in self.listed
-        if not _may_exist(uid, self.state):
+            return is_free
+        if not may_exist(uid, self.state):
             return False
-        if believed != _name(pod):
-            return believed not in self.listed and self.state.with_folder is not None
-        return uid in self.names or not self._is_name_of_another_entry(pod)
+        if holders and name_of(pod) not in holders:
+            return is_free and self.state.with_folder is not None
+        return bool(holders) or not self.names.is_name_of(name_of(pod), self._existing)
 
-    def rank(self, pod: PodAllocation, uid: str) -> tuple[bool, bool, bool]:
-        """A sort key that puts the most credible entry first."""
-        return (self.names.get(uid) != _name(pod), not _may_exist(uid, self.state), uid in self.names)
+    def rank(self, pod: PodAllocation, uid: str) -> tuple[bool, bool, bool, bool]:
+        """A sort key that puts the most credible entry first: that of another pod which has ended comes last."""
+        holders = self.names.holders(uid)
+        is_own = name_of(pod) in holders
+        is_over = bool(holders) and not is_own and uid in self.ended
+        return (not is_own, is_over, not may_exist(uid, self.state), bool(holders))
 
-    def _is_name_of_another_entry(self, pod: PodAllocation) -> bool:
-        return any(name == _name(pod) and _may_exist(uid, self.state) for uid, name in self.names.items())
-
-
-def learn_names(
-    listed: PodResources, state: KubeletState, joined: Allocations, names: Mapping[str, PodName]
-) -> Mapping[str, PodName]:
-    """Pod names by uid: those of ``joined``, those still valid in ``names``, and those that fit a single pod only."""
-    known_names = {uid: name for uid, name in names.items() if uid in state.pods or uid in (state.admitted or {})}
-    known_names |= {pod.uid: _name(pod) for pod in joined.pods}
-    unnamed = [pod for pod in listed.pods if _name(pod) not in known_names.values()]
-    for pod in unnamed:
-        containers = {container.name for container in pod.containers}
-        matching_uids = [
-            uid
-            for uid, admitted in (state.admitted or {}).items()
-            if uid not in known_names and uid not in state.pods and admitted >= containers and _may_exist(uid, state)
-        ]
-        if len(matching_uids) == 1:
-            known_names[matching_uids[0]] = _name(pod)
-    return known_names
-
-
-def _name(pod: PodAllocation) -> PodName:
-    return pod.namespace, pod.name
+    @cached_property
+    def _existing(self) -> Collection[str]:
+        """The uids of the pods that may exist and of which the name is known, or one of several."""
+        return [uid for uid in (*self.names.by_uid, *self.names.uncertain) if may_exist(uid, self.state)]
 
 
 def _allocations(
@@ -312,7 +340,7 @@ def _allocations(
     return Allocations(
         pods=pods,
         stale=stale,
-        listed=tuple(map(_name, listed.pods)),
+        listed=tuple(map(name_of, listed.pods)),
         devices=listed.devices,
         allocatable_cpus=listed.allocatable_cpus,
         allocatable_memory=listed.allocatable_memory,
@@ -323,41 +351,6 @@ def _allocations(
         claims=listed.claims,
         omitted=listed.omitted,
     )
-
-
-def _matches(pod: PodAllocation, uid: str, entry: PodHoldings, state: KubeletState) -> bool:
-    """Whether a file entry matches the pod: the same containers with the same resources.
-
-    An entry whose pod the kubelet does not count as admitted was left behind by a refused pod.
-    """
-    if state.admitted is not None and not state.admitted.get(uid, frozenset()) >= {
-        container.name for container in pod.containers
-    }:
-        return False
-    if (pod.cpus and pod.cpus != entry.cpus) or (pod.memory and pod.memory != entry.memory):
-        return False
-    return all(_is_listed_as(container, entry) for container in pod.containers)
-
-
-def _is_listed_as(container: ContainerAllocation, entry: PodHoldings) -> bool:
-    """Whether the kubelet lists a container of the entry like this.
-
-    Since 1.37 one that shares CPUs or memory of its pod is listed without them (container_manager_linux.go:GetCPUs and
-    GetMemory); the files have them as its own.
-    """
-    in_files = entry.containers.get(container.name, ContainerAllocation(container.name))
-    shares_cpus = bool(entry.cpus) and not container.cpus
-    shares_memory = bool(entry.memory) and not container.memory
-    return (
-        (shares_cpus or container.cpus == in_files.cpus)
-        and (shares_memory or container.memory == in_files.memory)
-        and container.devices == in_files.devices
-    )
-
-
-def _may_exist(uid: str, state: KubeletState) -> bool:
-    """Whether the pod of this uid may still exist. The list cannot tell for an entry of init containers alone."""
-    return state.with_folder is None or uid in state.with_folder
 
 
 def _joined(pod: PodAllocation, uid: str, entry: PodHoldings) -> PodAllocation:

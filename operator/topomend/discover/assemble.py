@@ -13,14 +13,16 @@ from functools import reduce
 from operator import or_
 
 from topomend.base.plain_text import plain
-from topomend.discover.allocations import Allocations, PodName
+from topomend.discover.allocations import Allocations
+from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.pod_names import PodName
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of
-from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import WOULD_NOT_START_AGAIN, Condition, Summary
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.model.machine import HugePages, Machine, NUMANode
-from topomend.model.node_state import NodeState, PodAllocation, free_cpus
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState, PodAllocation, free_cpus
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import machine_state_of, release, shared_pool
 from topomend.replay.container_manager import ContainerManager, start, why_not_started
@@ -30,15 +32,6 @@ MAX_MESSAGE = 1000
 """Letters that the column Status can show."""
 
 MAX_NAMED = 6
-
-
-@dataclass(frozen=True)
-class Host:
-    """The machine, ``problems`` that make it unreliable, and ``remarks`` that admission does not depend on."""
-
-    machine: Machine
-    problems: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ fit this machine.
 from collections.abc import Iterator
 from itertools import chain
 
-from topomend.model.node_state import ContainerAllocation, Device, MemoryBlock, NUMANodeMemory, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, Device, MemoryBlock, NUMANodeMemory, PodAllocation
 from topomend.model.quantity import MAX_INT64
 
 MAX_NAMESPACE, MAX_NAME, MAX_UID, MAX_RESOURCE, MAX_DEVICE = 63, 253, 128, 317, 512

@@ -12,12 +12,13 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from topomend.base.plain_text import plain
-from topomend.discover import read_host_of
-from topomend.discover.assemble import Host
+from topomend.discover.host import Host, read_host_of
 from topomend.discover.host_files import MAX_BYTES, Root
 from topomend.discover.machine.pci import ADDRESS, record_of
 
@@ -117,6 +118,13 @@ MAX_ENTRIES, MAX_UNPACKED = 1 << 16, 1 << 26
 
 class NotACapture(ValueError):
     """A file that is no archive of a machine. The message completes a sentence about it."""
+
+
+@contextmanager
+def unpacked(archive: Path) -> Iterator[Path]:
+    """The folder of an archive that ``capture`` has made, as ``unpack``, during the block. Raises NotACapture."""
+    with TemporaryDirectory(prefix="topomend-capture-") as folder:
+        yield unpack(archive, Path(folder))
 
 
 def unpack(archive: Path, folder: Path) -> Path:

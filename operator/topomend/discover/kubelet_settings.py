@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from topomend.discover import layouts
 from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config import (
     NOT_GIVEN,
     KubeletConfig,
     config_fingerprint,
+    layouts,
     mark_of,
     read_configz,
     read_kubelet_config,
 )
-from topomend.discover.kubelet_process import kubelet_of, read_flags_file
+from topomend.discover.kubelet_config.kubelet_process import kubelet_of, read_flags_file
 from topomend.kube.errors import APIError, Forbidden, Refused
 from topomend.kube.kubelet_client import Configz
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
 from topomend.runtime.backoff import Exponential, Retry
 
 RECHECK_SECONDS = 300.0

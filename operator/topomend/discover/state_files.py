@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from topomend.base.natural_order import natural_key
 from topomend.discover.host_files import Absent, SourceUnreadable, read_bytes
 from topomend.model.bitmask import MAX_ID, CPUSet, mask_of
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
-from topomend.replay.devices.manager import natural_key
+from topomend.model.nodes.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
 from topomend.replay.startup.state.restore import (
     ACTUATED_STATE,
     ALLOCATED_STATE,

@@ -1,4 +1,5 @@
-"""Run the steps of a drain in order: stop gating, stop the operators, end relaunches, clean pods, until none remains.
+"""Run the steps of a drain in order: stop gating, stop the operators, end admission checks and relaunches, clean pods,
+until none remains.
 
 Owns the order and the repetition. Each step reads the cluster and does what is missing, so an interrupted drain is
 simply run again. No step requires that the kinds, the operator or the policies still exist.
@@ -6,6 +7,7 @@ simply run again. No step requires that the kinds, the operator or the policies 
 
 import time
 
+from topomend.drain.admission_checks import AdmissionChecks
 from topomend.drain.gating import Gating, Recreated
 from topomend.drain.journal import Journal
 from topomend.drain.operators import Operators
@@ -28,6 +30,7 @@ class Drain:
         self._journal, self._seconds = journal, seconds
         self._gating = Gating(client, namespace, journal)
         self._operators = Operators(client, namespace, journal, seconds)
+        self._admission_checks = AdmissionChecks(client, journal)
         self._relaunches = Relaunches(client, journal)
         self._pods = Pods(client, self._relaunches, journal)
 
@@ -37,6 +40,7 @@ class Drain:
         try:
             self._operators.stand_down()
             self._gating.forget()
+            self._admission_checks.retire()
             self._clean(time.monotonic() + IN_FORCE_SECONDS)
         finally:
             self._operators.stand_by()

@@ -11,7 +11,7 @@ from topomend.drain.journal import Journal
 from topomend.drain.leftovers import Leftovers
 from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import APIError, NotFound, NotPermitted
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages
 from topomend.relaunch.driver import Chosen, Driver, NoProgress, Outcome

@@ -12,8 +12,8 @@ from topomend.explain.manager_error import cause_of_failure
 from topomend.explain.refused_merge import blocking, cause_of_merge, refused_merge
 from topomend.explain.setting_remedy import allowing_numa_nodes
 from topomend.explain.trace_text import amount_text, free_text, numa_text
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.model.quantity import exact_thousandths, format_bytes
 from topomend.model.verdict import ResourceTrace, Shortage, Verdict
 from topomend.replay import errors, qos

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from topomend.explain.cause import Cause, Kind
 from topomend.explain.pinned_memory import memory_before, why_pinned
-from topomend.model.node_state import NodeState
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import ContainerKind, Pod
 from topomend.model.verdict import Failure, ResourceTrace, Verdict
 from topomend.replay.admission import admit
 from topomend.replay.cpu import static as cpu_static
@@ -41,7 +41,7 @@ def _in_words(failure: Failure, verdict: Verdict, pod: Pod) -> str:
     if _TOO_FEW_CPUS not in failure.error:
         return f"{failure.provider}: {failure.error}"
     asked = sum(_cpus_of(pod, failure.container))
-    free = next((sum(count for _, count in trace.free) for trace in _cpu_traces(failure, verdict, pod)), None)
+    free = next((sum(count for _, count in trace.free) for trace in _traces(failure, verdict, pod)), None)
     if free is None and (step := _STEP.search(failure.error)) and int(step["requested"]) == asked:
         free = int(step["available"])
     return f"cpu requests {asked}" + ("" if free is None else f", free {free} in all")
@@ -52,12 +52,25 @@ def _cpus_of(pod: Pod, name: str) -> Iterator[int]:
     return (each.resources.requests.get(CPU, 0) // 1000 for each in pod.containers if each.name == name)
 
 
-def _cpu_traces(failure: Failure, verdict: Verdict, pod: Pod) -> Iterator[ResourceTrace]:
+def _traces(failure: Failure, verdict: Verdict, pod: Pod) -> Iterator[ResourceTrace]:
     """What was free before the container; nothing where no merge was about it alone."""
     whole = failure.container if len(pod.containers) == 1 else None
     for merge in verdict.merges:
         if (merge.container or whole) == failure.container:
             yield from (trace for trace in merge.resources if trace.provider == failure.provider)
+
+
+def lacking_in_all(verdict: Verdict, pod: Pod) -> tuple[tuple[ResourceTrace, int], ...]:
+    """The resources that a manager could not give because all NUMA nodes together have too little, and how much they
+    lack: in CPUs, bytes or devices. Empty for any other refusal, and where no merge tells what was free."""
+    if verdict.failure is None:
+        return ()
+    missing = (
+        (trace, trace.requested - sum(amount for _, amount in trace.free))
+        for trace in _traces(verdict.failure, verdict, pod)
+        if trace.free
+    )
+    return tuple((trace, amount) for trace, amount in missing if amount > 0)
 
 
 def device_cause(message: str, pod: Pod) -> tuple[str, str]:

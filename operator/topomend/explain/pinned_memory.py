@@ -13,8 +13,8 @@ from operator import or_
 from topomend.explain.cause import Cause, Kind
 from topomend.explain.trace_text import amount_text, free_text, numa_text
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.model.node_state import NodeState, PodAllocation
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState, PodAllocation
+from topomend.model.pods.pod import Pod
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import providers_of, release
 from topomend.replay.container_manager import start

@@ -11,8 +11,8 @@ from topomend.explain.manager_error import cause_of_failure
 from topomend.explain.pinned_memory import cause_of_pinned_memory
 from topomend.explain.trace_text import amount_text, by_node_text, free_text, masks_text, numa_text
 from topomend.model.bitmask import CPUSet, NUMAMask, mask_of
-from topomend.model.node_state import NodeState
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import ContainerKind, Pod
 from topomend.model.verdict import Failure, MergeTrace, Preference, ResourceTrace, Verdict
 from topomend.replay import qos
 from topomend.replay.admission import is_admitted, is_with_scope_admitted, reserved_cpus

@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 from topomend.explain.nearest.nearest_amounts import NearestAmount, nearest_amounts
 from topomend.explain.nearest.varied_amount import memory_step, with_quantity
 from topomend.explain.setting_remedy import Admits, SettingRemedy, breaks_kubelet, setting_remedies
-from topomend.model.node_state import NodeState, PodAllocation, emptied
-from topomend.model.pod import Pod, Resources, is_extended
+from topomend.model.nodes.node_state import NodeState, PodAllocation, emptied
+from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.pods.pod import Pod, Resources, is_extended
 from topomend.model.quantity import exact_bytes, is_whole, value
 from topomend.model.verdict import Shortage, Verdict
 from topomend.replay import qos
 from topomend.replay.admission import admit, is_admitted, release
 from topomend.replay.effort import SURVEY_SECONDS, UNLIMITED, Effort
 from topomend.replay.errors import KUBELET_WOULD_HANG
+from topomend.replay.simulation import Simulation
 
 MAX_ENDS = 4
 """How many pods of the node are tried for whether their end would help: those that hold the most CPUs and memory."""
@@ -30,15 +32,21 @@ MAX_AMOUNTS = 3
 class Remedy:
     """What would get the pod admitted.
 
-    ``amounts`` are the nearest amounts, ``settings`` those of the kubelet that help. ``words`` name the remedies:
-    ``would be admitted with 16 CPUs``. Where no amount is at fault and something else helps, they name no amount.
-    ``ends`` is the pod of the node, as namespace/name, whose end alone would help; empty without one.
+    ``amounts`` are the nearest amounts, ``settings`` those of the kubelet that help. ``changes`` are these in words:
+    ``with 16 CPUs``; where no amount is at fault and something else helps, no amount. ``ends`` is the pod of the node,
+    as namespace/name, whose end alone would help; empty without one.
     """
 
     amounts: tuple[NearestAmount, ...] = ()
     settings: tuple[SettingRemedy, ...] = ()
-    words: str = ""
+    changes: tuple[str, ...] = ()
     ends: str = ""
+
+    @property
+    def words(self) -> str:
+        """``would be admitted with 16 CPUs or once ns/p ends``; empty without a remedy."""
+        ways = (*self.changes, *([f"once {self.ends} ends"] if self.ends else []))
+        return f"would be admitted {' or '.join(ways)}" if ways else ""
 
 
 Ask = Callable[[NodeState, Pod], Verdict]
@@ -64,10 +72,19 @@ def remedy_of(
         others = [setting.words for setting in settings]
         if breaks_kubelet(verdict) and not settings:
             others += [f"without {resource}" for resource in _dropped(node, pod, verdict, admits)]
-        ways = others if others and breaks_kubelet(verdict) else by_amount + others
+        changes = others if others and breaks_kubelet(verdict) else by_amount + others
         ends = next(_ending(node, pod, admits), "")
-        ways += [f"once {ends} ends"] if ends else []
-    return Remedy(amounts, settings, f"would be admitted {' or '.join(ways)}" if ways else "", ends)
+    return Remedy(amounts, settings, tuple(changes), ends)
+
+
+def remedy_in(simulation: Simulation, bound: BoundPod, verdict: Verdict) -> Remedy:
+    """What would get a pod admitted that a simulated kubelet refuses: ``verdict`` is its answer, fit check included."""
+    return remedy_of(
+        simulation.kubelet.state,
+        bound.pod,
+        verdict,
+        ask=lambda changed, pod: simulation.answer_in(changed, replace(bound, pod=pod)),
+    )
 
 
 def _amounts(node: NodeState, pod: Pod, verdict: Verdict, ask: Ask | None, effort: Effort) -> Iterator[NearestAmount]:

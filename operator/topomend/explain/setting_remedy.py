@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from topomend.model.bitmask import CPUSet, format_id_list
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState, allocations
-from topomend.model.pod import Pod
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState, allocations
+from topomend.model.pods.pod import Pod
 from topomend.model.verdict import Verdict
 from topomend.replay.container_manager import start
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KUBELET_WOULD_NOT_START
 from topomend.replay.gates import MAX_NUMA_NODES
 from topomend.replay.topology.merge import TABLED_NODES
-from topomend.replay.topology.policies import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from topomend.replay.topology.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 
 Admits = Callable[[NodeState, Pod], bool]
 """Whether a kubelet admits the pod."""

@@ -18,7 +18,6 @@ import logging
 import time
 from base64 import b64encode
 from collections.abc import Callable, Set
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -278,4 +277,4 @@ def served_version(client: Client) -> str:
 
 def in_version(kind: Resource, version: str) -> Resource:
     """The kind in this version of its group."""
-    return replace(kind, api_version=f"{ADMISSION}/{version}")
+    return kind._replace(api_version=f"{ADMISSION}/{version}")

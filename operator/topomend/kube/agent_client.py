@@ -105,7 +105,7 @@ class AgentClient:
         try:
             response = self._transport.request(method, target, body, self._headers(content_type if body else None))
         except FAILURES as error:
-            raise Unanswered(f"{method} {path}: {failure(error, self.access)}") from error
+            raise Unanswered(failure(error, self.access), f"{method} {path}") from error
         if response.status == UNAUTHORIZED:
             self.access.credentials.renew()
             self._transport.close()  # a connection stays that of the certificate with which it was made

@@ -8,21 +8,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from topomend import __version__
 from topomend.kube.connection.access import Access, find_access
 from topomend.kube.connection.credentials import Headers
+from topomend.kube.connection.transport import Server
 from topomend.kube.errors import APIError, NotFound, NotPermitted, Refused, Unanswered, Untrusted, answered, refused
-from topomend.kube.list_stream import CHUNK_BYTES, BrokenList, ListStream
+from topomend.kube.lists.list_stream import CHUNK_BYTES, BrokenList, ListStream
+from topomend.kube.pool import Answer, Connections, Pool
 from topomend.kube.words import failure, is_untrusted, unknown_account
 from topomend.wire.group import API_VERSION
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 
@@ -35,6 +33,9 @@ WATCH_SECONDS = 300
 
 SILENT_SECONDS = 10.0
 """How much later than it said an API server may end a watch. Until then a connection may be dead without a sign."""
+
+LINE_BYTES = 1 << 16
+"""How much of a watch is read at once, at most."""
 
 MAX_LINE_BYTES = 32 << 20
 """No event is longer (see ``list_stream.MAX_OBJECT_CHARACTERS``)."""
@@ -59,8 +60,7 @@ _DISCOVERY = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """A kind as it appears in the API's paths. ``plural`` is lower case, such as ``nodetopologies``."""
 
     api_version: str
@@ -80,24 +80,21 @@ class Resource:
         return method == "POST" and bool(namespace) and path == self.path(namespace)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """The objects of a list, and the resourceVersion of the list."""
 
     items: tuple[dict[str, Any], ...]
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Generic[_Read]):
+class Reading(NamedTuple, Generic[_Read]):
     """What a reader made of the objects of a list, and the resourceVersion of the list."""
 
     items: tuple[_Read, ...]
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """An object that was created or changed, or that was deleted."""
 
     content: dict[str, Any]
@@ -125,6 +122,8 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespace
 CLAIMS = Resource("v1", "persistentvolumeclaims")
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
+DEVICE_TAINT_RULES = Resource("resource.k8s.io/v1", "devicetaintrules", namespaced=False)
+RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "resourceclaimtemplates")
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
@@ -149,18 +148,12 @@ CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebin
 class Client:
     """Requests to the API server of ``access``. May be used by several threads at once.
 
-    ``official`` is whether the official client sends them.
+    ``transport`` makes what sends them.
     """
 
-    def __init__(self, access: Access, *, official: bool = False) -> None:
+    def __init__(self, access: Access, *, transport: Callable[[Server, float], Connections] = Pool) -> None:
         self.access = access
-        # Imported here: they are slow to import, and neither --help nor bad input needs them.
-        if official:
-            from topomend.kube.official import Official as Pool  # noqa: PLC0415
-        else:
-            from topomend.kube.pool import Pool  # type: ignore[assignment]  # noqa: PLC0415
-
-        self._pool = Pool(access.server, CONNECT_SECONDS)
+        self._pool = transport(access.server, CONNECT_SECONDS)
         self._may_write: Callable[[], bool] | None = None
         self._creates_alone: Resource | None = None
 
@@ -205,6 +198,8 @@ class Client:
         cached: bool = False,
         not_older_than: str = "",
         metadata_only: bool = False,
+        shape: type | None = None,
+        shaped_reader: Callable[[dict[str, Any]], Iterable[_Read]] | None = None,
     ) -> Reading[_Read]:
         """What ``reader`` makes of every object that the selectors match, in one namespace or in all. Raises APIError.
 
@@ -215,7 +210,9 @@ class Client:
         watch cache, which may be moments old, but not older than the resourceVersion ``not_older_than``. Any other list
         waits until the cache is current, up to 100 ms
         (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod). ``metadata_only`` asks
-        for objects that need not have more than their metadata.
+        for objects that need not have more than their metadata. ``shape`` is a TypedDict of ``wire.shapes``: objects
+        may lack the fields that are not in it, which then are not decoded. ``shaped_reader``, by default ``reader``,
+        reads those that do: none is longer than ``list_stream.SHAPED_CHARACTERS``.
         """
         # A page of a list that is not older than a version would come from etcd, which has no index by node
         # (apiserver pkg/storage/cacher:shouldDelegateList); the cache answers it as a whole.
@@ -228,22 +225,26 @@ class Client:
         path = resource.path(namespace)
         while True:
             count = 0
-            with self._stream(path, query, _METADATA if metadata_only else _JSON) as page:
+            # What decodes by a shape takes longer to import than to decode the few objects of the first page.
+            of_page = shape if "continue" in query else None
+            with self._stream(path, query, _METADATA if metadata_only else _JSON, shape=of_page) as page:
                 for item in page:
                     count += 1
-                    values += reader(item)
+                    values += shaped_reader(item) if shaped_reader and page.is_shaped else reader(item)
             if not page.metadata.get("continue"):
                 return Reading(tuple(values), page.metadata.get("resourceVersion", ""))
             query = {key: text for key, text in query.items() if not key.startswith("resourceVersion")}
             query |= {"continue": page.metadata["continue"], "limit": str(_page_size(count, page.bytes_read))}
 
     @contextmanager
-    def _stream(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[ListStream]:
+    def _stream(
+        self, path: str, query: Mapping[str, str], accept: str, *, shape: type | None = None
+    ) -> Iterator[ListStream]:
         """One page of a list, whose objects are read as they arrive. Raises APIError; other errors pass through."""
         request = f"GET {path}"
         with self._answer("GET", f"{path}?{urlencode(query)}", accept=accept) as response:
             try:
-                yield ListStream(self._chunks(response, request))
+                yield ListStream(self._chunks(response, request), shape=shape)
             except (BrokenList, UnicodeDecodeError) as error:
                 raise Unanswered(f"{request}: {error}") from error
 
@@ -314,12 +315,16 @@ class Client:
     def schemas(self, api_version: str) -> dict[str, Any]:
         """The OpenAPI schemas of a group's version by their names; empty where it is not served. Raises APIError.
 
-        Every user that the API server knows may read them (ClusterRole ``system:discovery``).
+        Every user that the API server knows may read them (ClusterRole ``system:discovery``). For a moment after the
+        last kind of a group is gone, the API server answers with an empty body.
         """
+        target = f"/openapi/v3/apis/{quote(api_version)}"
         try:
-            answer = self._ask("GET", f"/openapi/v3/apis/{quote(api_version)}")
+            with self._answer("GET", target) as response, self._unanswered(f"GET {target}"):
+                content = response.read()
         except NotFound:
             return {}
+        answer = answered(response.status, content or b"{}", f"GET {target}")
         schemas = (answer.get("components") or {}).get("schemas")
         return schemas if isinstance(schemas, dict) else {}
 
@@ -379,15 +384,25 @@ class Client:
         path = resource.path(namespace, name, "status")
         return self._ask("PATCH", path, patch, content_type="application/strategic-merge-patch+json")
 
-    def apply(self, resource: Resource, name: str, content: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
-        """Apply ``content`` (server-side), created where it does not exist. Fields of others become ours where both set
-        them. Returns the result; raises APIError, a Conflict where ``content`` has the uid of an object that is gone.
+    def apply(  # noqa: PLR0913  the parts of a request
+        self,
+        resource: Resource,
+        name: str,
+        content: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        manager: str = FIELD_MANAGER,
+    ) -> dict[str, Any]:
+        """Apply ``content`` (server-side), created where it does not exist. Fields of others become those of
+        ``manager`` where both set them. Returns the result; raises APIError, a Conflict where ``content`` has the uid
+        of an object that is gone, or a resourceVersion that it no longer has.
 
         A role may name an object that is created by this, unlike one that is posted: the API server asks for the rights
         to patch and to create it by name (apiserver pkg/endpoints/handlers/patch.go:PatchResource).
         """
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        path = resource.path(namespace, name)
+        query = {"fieldManager": manager, "force": "true"}
+        path = resource.path(namespace, name, subresource)
         return self._ask("PATCH", path, content, query=query, content_type="application/apply-patch+yaml")
 
     def delete(
@@ -443,7 +458,7 @@ class Client:
         *,
         seconds: float = READ_SECONDS,
         accept: str = _JSON,
-    ) -> Iterator["BaseHTTPResponse"]:
+    ) -> Iterator[Answer]:
         """The successful answer to a request for ``target``, a path with its query. Its body is unread.
 
         ``seconds`` is how long the API server may be silent. Raises APIError; other errors of the reader pass through.
@@ -470,7 +485,7 @@ class Client:
         written = () if body is None else (("Content-Type", content_type),)
         return ours + written + self.access.credentials.headers()
 
-    def _refusal(self, response: "BaseHTTPResponse", request: str) -> Refused:
+    def _refusal(self, response: Answer, request: str) -> Refused:
         with self._unanswered(request):
             refusal = refused(response.status, response.read(), response.headers.get("Retry-After"))
         if response.status != UNAUTHORIZED:
@@ -479,7 +494,7 @@ class Client:
         self._pool.close()  # a connection stays that of the certificate with which it was made
         return unknown_account(refusal, self.access)
 
-    def _chunks(self, response: "BaseHTTPResponse", request: str) -> Iterator[bytes]:
+    def _chunks(self, response: Answer, request: str) -> Iterator[bytes]:
         while True:
             with self._unanswered(request):
                 chunk = response.read(CHUNK_BYTES)
@@ -487,12 +502,12 @@ class Client:
                 return
             yield chunk
 
-    def _lines(self, response: "BaseHTTPResponse", request: str) -> Iterator[bytes]:
+    def _lines(self, response: Answer, request: str) -> Iterator[bytes]:
         """The lines of a stream as they arrive. One that is cut short is a line too."""
         begun, size = list[bytes](), 0
         while True:
             with self._unanswered(request):
-                chunk = response.read1(CHUNK_BYTES)
+                chunk = response.read1(LINE_BYTES)
             if not chunk:
                 break
             rest, *others = chunk.split(b"\n")
@@ -512,7 +527,7 @@ class Client:
             yield
         except self._pool.FAILURES as error:
             kind = Untrusted if is_untrusted(error) else Unanswered
-            raise kind(f"{request}: {failure(error, self.access)}") from error
+            raise kind(failure(error, self.access), request) from error
 
 
 def _page_size(objects: int, size: int) -> int:
@@ -527,6 +542,11 @@ def _watch_event(content: dict[str, Any]) -> WatchEvent:
     return WatchEvent(content["object"], deleted=content["type"] == "DELETED")
 
 
-def connect(kubeconfig: str | None = None, context: str | None = None, *, official: bool = False) -> Client:
+def connect(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    transport: Callable[[Server, float], Connections] = Pool,
+) -> Client:
     """A client by ``find_access``. Raises NotConfigured."""
-    return Client(find_access(kubeconfig, context), official=official)
+    return Client(find_access(kubeconfig, context), transport=transport)

@@ -20,9 +20,10 @@ APIError                 any of them
     └── ServerFailed         5xx: whether the request took effect is not known
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+from topomend.kube.lists.deep_json import loads
 
 MAX_MESSAGE = 300
 """Longer messages are cut: an API server may quote whole objects, which must not reach a log."""
@@ -51,7 +52,14 @@ class NotPermitted(APIError):
 
 
 class Unanswered(APIError):
-    """No answer arrived; the request may or may not have taken effect."""
+    """No answer arrived; the request may or may not have taken effect.
+
+    ``why`` says it for people, who know of no ``request``, the method and the path.
+    """
+
+    def __init__(self, why: str, request: str = "") -> None:
+        super().__init__(f"{request}: {why}" if request else why)
+        self.why = why
 
 
 class Untrusted(Unanswered):
@@ -147,7 +155,7 @@ def answered(status: int, body: bytes, request: str, retry_after: str | None = N
     if not 200 <= status < 300:
         raise refused(status, body, retry_after)
     try:
-        answer = json.loads(body)
+        answer = loads(body)
     except (ValueError, RecursionError) as error:
         raise Unanswered(f"{request}: the answer is not JSON: {error}") from error
     if not isinstance(answer, dict):
@@ -175,8 +183,8 @@ def refused(status: int, body: bytes | str, retry_after: str | None = None) -> R
 def _status_words(body: bytes | str) -> tuple[str, str, tuple[str, ...]]:
     """The reason, the message, and the reasons of all causes in the body of a failed request."""
     try:
-        status = json.loads(body)
-    except ValueError:
+        status = loads(body)
+    except (ValueError, RecursionError):
         status = None
     if isinstance(status, dict):
         details = status.get("details")

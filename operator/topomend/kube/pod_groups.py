@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from topomend.kube.client import Resource
-from topomend.wire.pod_group import JOBSET, KUBERNETES, SCHEDULER_PLUGINS, VOLCANO
+from topomend.wire.pods.pod_group import JOBSET, KUBERNETES, SCHEDULER_PLUGINS, VOLCANO
 
 GROUP_RESOURCES: Mapping[str, Sequence[Resource]] = {
     KUBERNETES: [Resource(f"{KUBERNETES}/{version}", "podgroups") for version in ("v1", "v1beta1", "v1alpha2")],

@@ -1,114 +1,142 @@
-"""Connections to one server that several threads share, by urllib3: the transport of the commands.
+"""Connections to one server that several threads share, over the standard library: the transport of the commands.
 
-Owns that connections are those of a ``Server``: the TLS, the name, the proxy and the end of a connection whose client
-certificate was replaced. Paths, credentials and the meaning of a status are left to ``client``.
+Owns which connection carries a request, and when one is kept for the next. Leaves the connection itself to
+``connection/transport``, and paths, credentials and the meaning of a status to ``client``.
 """
 
 import json
-import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from functools import partial
-from typing import Any, ClassVar
-
-import urllib3
-from urllib3.connection import HTTPSConnection
-from urllib3.exceptions import HTTPError, InsecureRequestWarning
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
+from typing import Any, ClassVar, Protocol
+from weakref import finalize
 
 from topomend.kube.connection import transport
 from topomend.kube.connection.credentials import Headers
-from topomend.kube.connection.transport import Server, raise_refusal_of_proxy
+from topomend.kube.connection.transport import Connection, Server
 
 MAX_IDLE = 16
 """How many connections may wait for the next request."""
 
+HANDSHAKE_SECONDS = 10.0
+"""How long the server may be silent in a TLS handshake, as in client-go's ``transport/cache.go``. The system accepts a
+connection for a server that is too busy to answer; only this wait tells a slow server from a dead one."""
 
-class Pool:
-    """Requests to one server, several at once. May be used by several threads.
 
-    A connection must be made within ``connect_seconds``; its TLS handshake may take as long again.
-    """
+class _AnswersHeaders(Protocol):
+    def get(self, name: str, /) -> str | None: ...
 
-    FAILURES: ClassVar[tuple[type[Exception], ...]] = (*transport.FAILURES, HTTPError)
-    """What a request raises where no answer arrived. The cause of those of libraries is one of the system's."""
 
-    def __init__(self, server: Server, connect_seconds: float) -> None:
-        self._server, self._connect_seconds = server, connect_seconds
-        self._stamp: object = None
-        self._manager = self._made_manager(server)
-        made: Any = self._manager
-        made.pool_classes_by_scheme = {**made.pool_classes_by_scheme, "https": partial(_pool, server)}
-        # It would join headers that are repeated, such as groups. Those that it adds are set in any case.
-        made._set_proxy_headers = lambda _, headers: headers
-        # A kubeconfig that has nothing verified is a user's choice, of which each connection would warn.
-        urllib3.disable_warnings(InsecureRequestWarning)
+class Answer(Protocol):
+    """The answer to a request, whose body is read once. Every method raises the FAILURES of who sent the request."""
 
-    @contextmanager
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def headers(self) -> _AnswersHeaders:
+        """The headers, by names in any case."""
+
+    def read(self, amt: int | None = None, /) -> bytes:
+        """So many bytes; fewer at the end of the body, and none after it. Without ``amt`` all that are left."""
+
+    def read1(self, amt: int, /) -> bytes:
+        """The bytes that have arrived, at most ``amt``. Waits for the first; none means the end of the body."""
+
+
+class Connections(Protocol):
+    """What sends the requests of a ``Client``: a ``Pool``, or the official client."""
+
+    @property
+    def FAILURES(self) -> tuple[type[Exception], ...]:  # noqa: N802 - a constant of each class
+        """What a request raises where no answer arrived. The cause of those of libraries is one of the system's."""
+
     def response(
         self, method: str, target: str, body: Mapping[str, Any] | None, headers: Headers, seconds: float
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+    ) -> AbstractContextManager[Answer]:
         """The answer to a request for ``target``, a path with its query; its body is unread. Raises FAILURES.
 
         ``seconds`` is how long the server may be silent. The request is sent once only. The connection is reused if the
         body was read to its end.
         """
-        self._close_outdated()
-        # Headers may be repeated.
-        sent = (method, self._server.url + target, urllib3.HTTPHeaderDict(headers), body)
-        with closing(self._send(*sent, seconds)) as response:
-            yield response
 
     def close(self) -> None:
         """Close the connections that no request uses, and each of the others after its request."""
-        self._manager.clear()
-
-    def _made_manager(self, server: Server) -> urllib3.PoolManager:
-        # A client that retries by itself hides that the first request may have taken effect.
-        settings: dict[str, Any] = {"retries": False, "maxsize": MAX_IDLE}
-        if server.proxy is None:
-            return urllib3.PoolManager(**settings)
-        return urllib3.ProxyManager(server.proxy.shown, proxy_headers=headers_for(server), **settings)
-
-    def _send(
-        self, method: str, url: str, headers: urllib3.HTTPHeaderDict, body: Mapping[str, Any] | None, seconds: float
-    ) -> urllib3.BaseHTTPResponse:
-        text = None if body is None else json.dumps(body)
-        timeout = urllib3.Timeout(connect=self._connect_seconds, read=seconds)
-        return self._manager.request(method, url, body=text, headers=headers, timeout=timeout, preload_content=False)
-
-    def _close_outdated(self) -> None:
-        """Close the connections where the client's certificate was replaced: each stays that of the old one."""
-        stamp = self._server.stamp()
-        if stamp != self._stamp:
-            self._manager.clear()
-            self._stamp = stamp
 
 
-def headers_for(server: Server) -> dict[str, str]:
-    """The headers that the server's proxy gets."""
-    authorization = server.proxy.authorization if server.proxy else ""
-    return {"Proxy-Authorization": authorization} if authorization else {}
+class Pool:
+    """Requests to one server, several at once. May be used by several threads.
 
+    A connection must be made within ``connect_seconds``; its TLS handshake has HANDSHAKE_SECONDS. Connections that no
+    request uses are closed with the pool, also where nobody closes it.
+    """
 
-def _pool(server: Server, host: str, port: int, **settings: Any) -> urllib3.HTTPSConnectionPool:
-    pool: Any = urllib3.HTTPSConnectionPool(host, port, **settings)
-    pool.ConnectionCls = partial(_Connection, server)
-    return pool  # type: ignore[no-any-return]
+    FAILURES: ClassVar[tuple[type[Exception], ...]] = transport.FAILURES
 
+    def __init__(self, server: Server, connect_seconds: float) -> None:
+        self._server, self._connect_seconds = server, connect_seconds
+        self._lock = Lock()
+        self._idle: list[Connection] = []
+        self._end = _closing(self, self._idle)
 
-class _Connection(HTTPSConnection):
-    """A connection whose certificates are read when it is made: the settings of a pool are for ever."""
-
-    def __init__(self, server: Server, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self._server = server
-
-    def connect(self) -> None:
-        context = self._server.tls() if self._server.tls else ssl.create_default_context()
-        self.ssl_context, self.cert_reqs = context, context.verify_mode
-        self.server_hostname = self._server.certified_name or self._server.host
+    @contextmanager
+    def response(
+        self, method: str, target: str, body: Mapping[str, Any] | None, headers: Headers, seconds: float
+    ) -> Iterator[Answer]:
+        """The answer to a request, as ``Connections`` has it."""
+        text = None if body is None else json.dumps(body).encode()
+        idle = self._idle
+        connection = self._waiting_in(idle) or self._made()
         try:
-            super().connect()
-        except OSError as error:
-            raise_refusal_of_proxy(error)
+            connection.set_timeout(seconds)
+            connection.send_request(method, target, text, headers)
+            answer = connection.getresponse()
+            yield answer
+            is_read = answer.isclosed() and not answer.will_close
+        except BaseException:
+            connection.close()
             raise
+        self._give_back(connection, idle, is_read=is_read)
+
+    def close(self) -> None:
+        """Close the connections that no request uses, and each of the others after its request."""
+        with self._lock:
+            end, self._idle = self._end, []
+            self._end = _closing(self, self._idle)
+        end()
+
+    def _waiting_in(self, idle: list[Connection]) -> Connection | None:
+        """A connection of ``idle`` that the server has not ended, and whose certificate was not replaced."""
+        while True:
+            with self._lock:
+                connection = idle.pop() if idle else None
+            if connection is None or not (connection.is_outdated() or connection.is_ended()):
+                return connection
+            connection.close()
+
+    def _made(self) -> Connection:
+        connection = Connection(self._server, self._connect_seconds, HANDSHAKE_SECONDS)
+        connection.connect()
+        return connection
+
+    def _give_back(self, connection: Connection, idle: list[Connection], *, is_read: bool) -> None:
+        """Keep the connection if its answer was read to the end and the pool was not closed since it was taken."""
+        with self._lock:
+            is_kept = is_read and idle is self._idle and len(idle) < MAX_IDLE
+            if is_kept:
+                idle.append(connection)
+        if not is_kept:
+            connection.close()
+
+
+def _closing(pool: Pool, idle: list[Connection]) -> "finalize[[list[Connection]], Pool]":
+    """What closes the ``idle`` connections once: when it is called, or when the pool is gone."""
+    end = finalize(pool, _close_all, idle)
+    end.atexit = False  # the system closes them sooner
+    return end
+
+
+def _close_all(connections: Iterable[Connection]) -> None:
+    for connection in connections:
+        connection.close()

@@ -1,14 +1,13 @@
 """What an object says about itself: conditions as Kubernetes' API conventions define them, and a node's columns."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 WOULD_NOT_START_AGAIN = "WouldNotStartAgain"
 """The reason of a True condition whose message names a file with which the node's kubelet would not start again. What
 the kubelet that runs has allocated is known nevertheless: it read that file before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """One standard condition: ``status`` is True, False or Unknown, ``reason`` CamelCase.
 
     ``last_transition_time`` is RFC 3339, empty where publishing has still to add it.
@@ -21,8 +20,7 @@ class Condition:
     last_transition_time: str = ""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """The columns of ``kubectl get ntopo``, as text but for the number of devices; ``discover`` computes them."""
 
     cpus_free: str = ""

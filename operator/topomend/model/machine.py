@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
+from typing import NamedTuple
 
 from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of
 from topomend.model.keeping import Keeping
@@ -69,8 +70,7 @@ class Core:
         return lowest(self.threads)
 
 
-@dataclass(frozen=True, slots=True)
-class CoreKind:
+class CoreKind(NamedTuple):
     """CPUs of one kind on a machine with several kinds of cores.
 
     ``name`` is the kernel's name of the kind (``core``, ``atom``, ``lowpower``), empty if it has none. ``capacity`` is
@@ -82,8 +82,7 @@ class CoreKind:
     capacity: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(NamedTuple):
     """Facts that Linux knows about the processors and the kubelet ignores, or groups differently.
 
     CPUs are sets of online CPUs, ascending by their lowest.
@@ -105,8 +104,11 @@ class Hardware:
     reserved_hugepages: tuple[HugePages, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PCILink:
+UNKNOWN_HARDWARE = Hardware()
+"""Nothing is known but what the kubelet knows."""
+
+
+class PCILink(NamedTuple):
     """A PCI Express link: speeds in GT/s, widths in lanes; None if sysfs does not have the value."""
 
     speed: float | None = None
@@ -115,8 +117,7 @@ class PCILink:
     max_width: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PCIDevice:
+class PCIDevice(NamedTuple):
     """One PCI function and its place in the machine.
 
     - ``address``: ``domain:bus:device.function``.
@@ -182,7 +183,7 @@ class Machine(Keeping):
     offline: CPUSet = 0
     isolated: CPUSet = 0
     pci_devices: tuple[PCIDevice, ...] = ()
-    hardware: Hardware = Hardware()
+    hardware: Hardware = UNKNOWN_HARDWARE
 
     @cached_property
     def cpus(self) -> CPUSet:

@@ -9,11 +9,13 @@ class Narrowing:
     """Nodes by their hostname labels: the pod goes to ``hosts`` only, or to any but ``excluded``.
 
     ``hosts`` are best first, and the best are preferred. With ``excluded`` the pod may go to nodes that are in neither,
-    such as new ones. Without any the pod is not narrowed.
+    such as new ones. Without any the pod is not narrowed. ``preferred`` is how many of the first ``hosts`` are better
+    than all others in what the scheduler does not know, and so preferred; 0 where none is.
     """
 
     hosts: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    preferred: int = 0
 
     def __bool__(self) -> bool:
         """Whether the pod is narrowed at all."""

@@ -7,7 +7,7 @@ only those with binary suffixes; replay reports that it does not model such amou
 """
 
 import re
-from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 MilliQuantity: TypeAlias = int
@@ -15,47 +15,54 @@ MilliQuantity: TypeAlias = int
 
 MAX_INT64 = (1 << 63) - 1
 
+MAX_CHARACTERS = 90
+"""No quantity is longer: a sign, twice 40 digits with a point, and a suffix or an exponent."""
+
+MAX_KEPT = 4096
+"""How many texts that were read are kept with what they mean."""
+
 _FORM = re.compile(r"([+-]?)(\d{0,40})(?:\.(\d{0,40}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?", re.ASCII)
 
 _BINARY: dict[str, int] = {
     suffix: 1 << 10 * power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)
 }
-_DECIMAL: dict[str, Fraction | int] = {
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 10**3),
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "P": 10**15,
-    "E": 10**18,
-}
-_SUFFIXES: dict[str, Fraction | int] = {**_BINARY, **_DECIMAL}
+_POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+"""The powers of ten that the decimal suffixes mean."""
 
 
 class InvalidQuantity(ValueError):
     """A text that the API server rejects as a quantity."""
 
 
-def parse_quantity(text: str | int | float) -> MilliQuantity:
+def parse_quantity(text: object) -> MilliQuantity:
     """Read a quantity such as ``"2"``, ``"1500m"``, ``"64Gi"``, ``"1e3"`` or a bare YAML number, in thousandths.
 
     A part below a thousandth rounds away from zero. Raises InvalidQuantity for a text that the API server rejects.
     Source: apimachinery pkg/api/resource/quantity.go:ParseQuantity.
     """
     if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise InvalidQuantity(f"{text!r:.60} is not a quantity")
-    matched = _FORM.fullmatch(str(text).strip())
-    if matched is None or not (matched[2] or matched[3]):
+        shown = f"{text}" if text is None or isinstance(text, bool) else f"a {type(text).__name__}"
+        raise InvalidQuantity(f"{shown} is not a quantity")
+    if isinstance(text, int) and abs(text) >= 10**MAX_CHARACTERS:  # Python writes none of more than 4,300 digits
+        raise InvalidQuantity(f"a number of more than {MAX_CHARACTERS} digits is not a quantity")
+    stripped = str(text).strip()
+    milli = _parsed(stripped) if len(stripped) <= MAX_CHARACTERS else None
+    if milli is None:
         raise InvalidQuantity(f"{str(text)[:60]!r} is not a quantity such as 2, 500m or 64Gi")
+    return milli
+
+
+@lru_cache(MAX_KEPT)
+def _parsed(text: str) -> MilliQuantity | None:
+    """The quantity; None where it is none. The pods of a cluster repeat a few quantities thousands of times."""
+    matched = _FORM.fullmatch(text)
+    if matched is None or not (matched[2] or matched[3]):
+        return None
     sign, whole, fraction, suffix, exponent = matched.groups()
-    number = Fraction(int((whole or "0") + (fraction or "")), 10 ** len(fraction or ""))
-    if suffix:
-        number *= _SUFFIXES[suffix]
-    elif exponent:
-        number *= Fraction(10) ** int(exponent)
-    milli = min(-(-number.numerator * 1000 // number.denominator), MAX_INT64 * 1000)
+    digits = int((whole or "0") + (fraction or "")) * _BINARY.get(suffix, 1)
+    power = 3 - len(fraction or "") + _POWERS.get(suffix, int(exponent or 0))
+    milli: int = digits * 10**power if power >= 0 else -(-digits // 10**-power)
+    milli = min(milli, MAX_INT64 * 1000)
     return -milli if sign == "-" else milli
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from topomend.model.bitmask import CPUSet, NUMAMask
-from topomend.model.node_state import MemoryBlock
+from topomend.model.nodes.node_state import MemoryBlock
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from topomend.model.node_features import NodeFeatures
+from topomend.model.nodes.node_features import NodeFeatures
 from topomend.publish.publisher import NodeFacts
 from topomend.publish.second_object import SecondKind, SecondObject, ready_of
 from topomend.wire.published.node_feature import KIND, content_of, node_feature

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.zone import Placement, Zone
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.zone import Placement, Zone
 from topomend.publish.numa_placement import numa_placement
 from topomend.publish.pod_fingerprint import pod_fingerprint
 from topomend.publish.publisher import NodeFacts

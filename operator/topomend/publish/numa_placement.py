@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xxhash import xxh64_intdigest
 
-from topomend.model.zone import Placement
+from topomend.model.nodes.zone import Placement
 
 _LETTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"&<>\\')
 """Those that JSON leaves as they are: 64 that end a number, and 25 that go before."""

@@ -99,7 +99,8 @@ class SecondObject:
             self._is_refused = True
             return self._failed(
                 "OtherWriter",
-                f"{other} writes the {kind.kind} {self._name}, so the agent does not; stop one of the two",
+                f"{other} writes the {kind.kind} {self._name}, so the agent does not; stop one of the two; "
+                "if that is the other one, delete its object too",
             )
         if not self._server or kind.content_of(self._server) != kind.content_of(wanted):
             self._server = kind.apply(wanted, FIELD_MANAGER)

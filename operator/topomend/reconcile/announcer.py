@@ -7,14 +7,23 @@ Owns reasons and wording: what happened, why, what to do, in this order. Leaves 
 from collections.abc import Sequence
 
 from topomend.alignment.requested import wrong_value
+from topomend.decide.defragment.moves import Move, Place
+from topomend.decide.diagnosis.feasibility import Diagnosis
 from topomend.decide.eligibility import Limits, wrong_relaunch_value
-from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
+from topomend.explain.trace_text import numa_text
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.runtime.event_recorder import EventRecorder, Regarding
-from topomend.wire.group import ALIGNMENT_ANNOTATION, FIT_GATE, NODE_TOPOLOGY, RELAUNCH, STEER_LABEL
+from topomend.wire.group import (
+    ALIGNMENT_ANNOTATION,
+    FIT_GATE,
+    NODE_TOPOLOGY,
+    RELAUNCH,
+    RELAUNCH_ANNOTATION,
+    STEER_LABEL,
+)
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -176,6 +185,34 @@ class Announcer:
         )
         self._emit(_pod(pod), NORMAL, "Preempting", "Preempt", note)
 
+    def moves(self, pod: WatchedPod, move: Move) -> None:
+        """A pod was evicted for a better place."""
+        then = f", and {len(move.then)} that wait can run" if move.then else ""
+        note = (
+            f"evicted from {_place(move.origin)} so that more of what is free is of use: its next pod is to come to "
+            f"{_place(move.target)}; the fragmentation of pool {move.pool} falls from {move.before:.1%} to "
+            f"{move.after:.1%}{then}; to keep pods where they are, annotate them or their namespace with "
+            f"{RELAUNCH_ANNOTATION}=false"
+        )
+        self._emit(_pod(pod), NORMAL, "Defragmenting", "Move", note, related=_owner(pod))
+        self._emit(_owner(pod), NORMAL, "Defragmenting", "Move", f"{pod.name} was {note}", related=_pod(pod))
+
+    def moved(self, pod: WatchedPod, move: Move, name: str, node: str) -> None:
+        """The next pod of one that was moved runs where it was told."""
+        note = (
+            f"{pod.name} was moved: {name} runs on {node}; the fragmentation of pool {move.pool} was {move.before:.1%} "
+            f"before and {move.after:.1%} after it"
+        )
+        self._emit(_owner(pod), NORMAL, "Defragmented", "Move", note)
+
+    def not_as_told(self, pod: WatchedPod, move: Move, why: str, seconds: float) -> None:
+        """A move did not bring what it promised."""
+        note = (
+            f"{pod.name} was evicted for a better place, and {why}; it was to be {_place(move.target)}; no pod of pool "
+            f"{move.pool} is moved for {seconds / 60:.0f} minutes"
+        )
+        self._emit(_owner(pod), WARNING, "DefragmentationFailed", "Move", note)
+
     def not_scheduled(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
         """No scheduler has bound an ungated pod."""
         note = (
@@ -201,6 +238,13 @@ class Announcer:
         """The pod is not relaunched."""
         self._emit(_pod(pod), NORMAL, "RelaunchSkipped", "Relaunch", why)
 
+    def observed(self, pod: WatchedPod, would: str) -> None:
+        """What mode relaunch would do about a refused pod: once for all pods of an owner, on that."""
+        note = f"the operator only observes; in mode relaunch {would}"
+        is_one_of_many = pod.owner is not None and not pod.mirror
+        regarding, related = (_owner(pod), _pod(pod)) if is_one_of_many else (_pod(pod), None)
+        self._emit(regarding, NORMAL, "RelaunchSkipped", "Relaunch", note, related=related)
+
     def not_braked(self, pod: WatchedPod, why: str) -> None:
         """The pod's controller can still create pods that are refused."""
         owner = _owner(pod)
@@ -222,6 +266,10 @@ class Announcer:
         """What a node's agent publishes is not believed."""
         note = f"no pod is placed on {name}: {why}"
         self._emit(_topology(name, uid), WARNING, "TopologyNotBelieved", "Publish", note)
+
+
+def _place(place: Place) -> str:
+    return f"{place.node} {numa_text(place.numa_nodes)}" if place.numa_nodes else place.node
 
 
 def _as_known_to(namespace: str, victim: WatchedPod) -> str:

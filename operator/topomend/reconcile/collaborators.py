@@ -8,9 +8,11 @@ from topomend.kube.client import Client
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.explainer import Explainer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.metrics.pods import Metrics
+from topomend.reconcile.placement.claimed_devices import ClaimedDevices
 from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.placement.untried_pods import UntriedPods
+from topomend.reconcile.placement.volumes import Volumes
 from topomend.reconcile.store import Store
 
 
@@ -26,4 +28,6 @@ class Collaborators:
     metrics: Metrics
     scale_up: ScaleUp
     untried: UntriedPods
+    volumes: Volumes
+    devices: ClaimedDevices
     clock: Callable[[], float] = time.monotonic

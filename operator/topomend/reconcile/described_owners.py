@@ -7,10 +7,10 @@ has the events. Leaves the pods' own controllers to ``model``.
 from topomend.base.bounded_dict import BoundedDict
 from topomend.kube.client import JOBS, REPLICA_SETS, Client
 from topomend.kube.errors import APIError
-from topomend.model.cluster import Owner
+from topomend.model.pods.scheduling import Owner
 from topomend.runtime.event_recorder import Regarding
-from topomend.wire.cluster import read_owner
 from topomend.wire.document import Document, MalformedObject
+from topomend.wire.pods.scheduling import read_owner
 
 MAX_OWNERS = 10_000
 

@@ -6,19 +6,22 @@ Owns when an explanation is possible. Leaves the explanation to ``decide`` and i
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import Change, MismatchDetected
-from topomend.cache.snapshot import Refusal
+from topomend.cache.entries import Refusal
 from topomend.decide import plan as plans
-from topomend.decide.feasibility import Diagnosis, kind_of
-from topomend.decide.infeasible import devices_not_back, is_infeasible, why_infeasible
-from topomend.decide.near_miss import closest_words
-from topomend.model.cluster import WatchedPod
+from topomend.decide.diagnosis.feasibility import Diagnosis, kind_of
+from topomend.decide.diagnosis.infeasible import devices_not_back, is_infeasible, misses, words_of
+from topomend.decide.diagnosis.near_miss import closest, closest_words
+from topomend.decide.diagnosis.totals import Requests
+from topomend.kube.errors import APIError
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import RETRY_SECONDS, Result
@@ -46,18 +49,23 @@ class _Unexplained:
 
 
 class Explainer:
-    """Reports through the announcer; ``report`` gets the mismatches. May be used by several threads, a pod each."""
+    """Reports through the announcer. May be used by several threads, a pod each.
 
-    def __init__(
+    ``report`` gets the mismatches. ``count`` has the snapshot know the totals of a node where that may be done now.
+    """
+
+    def __init__(  # noqa: PLR0913  the parts it is composed of
         self,
         store: Store,
         announcer: Announcer,
         metrics: Metrics,
         report: Callable[[Change], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        count: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store, self._announcer, self._metrics = store, announcer, metrics
-        self._report, self._clock = report, clock
+        self._report, self._clock, self._count = report, clock, count
         self._unexplained: dict[PodID, _Unexplained] = {}
         self._closest_of_kind: BoundedDict[PodShape, tuple[float, str]] = BoundedDict(MAX_KINDS)
         self._lock = threading.Lock()
@@ -133,11 +141,14 @@ class Explainer:
 
         Where an Event will be posted, it also names the closest node of ``diagnosis`` and what would help there.
         """
-        infeasible = why_infeasible(self._store.snapshot, pod.pod, pod.placement, effort)
-        if infeasible:
-            self._announcer.infeasible(pod, infeasible)
+        snapshot = self._store.snapshot
+        if found := misses(snapshot, pod.pod, pod.placement, effort):
+            infeasible = words_of(found, snapshot, pod.pod, effort)
+            # The refusal of a pod that was bound has an event of its own.
+            told = words_of(found, snapshot, pod.pod, effort, pod.node) if pod.node else infeasible
+            self._announcer.infeasible(pod, told)
             return Note("NoNodeCanEverAdmit", infeasible, never=True), INFEASIBLE
-        devices = devices_not_back(self._store.snapshot, pod.pod, pod.placement)
+        devices = devices_not_back(snapshot, pod.pod, pod.placement)
         why = f"{why}; {devices}" if devices else why
         more = ""
         if self._announcer.is_new_that(pod, why):
@@ -152,6 +163,19 @@ class Explainer:
         known = self._closest_of_kind.get(kind)
         if known and now < known[0]:
             return known[1]
-        words = closest_words(self._store.snapshot, pod.pod, diagnosis.rejected, effort)
+        snapshot = self._store.snapshot
+        status = closest(snapshot, pod.pod, diagnosis.rejected, effort)
+        words = closest_words(snapshot, pod.pod, status, self._used_on(status.node), effort) if status else ""
         self._closest_of_kind[kind] = now + CLOSEST_SECONDS, words
         return words
+
+    def _used_on(self, name: str) -> Requests | None:
+        """What the node's pods take of its totals, counted now where nobody knows it; None where that cannot be."""
+        if self._known_use_of(name) is None:
+            with suppress(APIError):  # an Event that says less is better than none
+                self._count(name)
+        return self._known_use_of(name)
+
+    def _known_use_of(self, name: str) -> Requests | None:
+        node = self._store.snapshot.nodes.get(name)
+        return node.used if node else None

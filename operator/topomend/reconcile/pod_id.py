@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 
 
 @dataclass(frozen=True, slots=True)

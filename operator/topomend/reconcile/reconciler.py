@@ -9,32 +9,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from topomend.cache.changes import Change
-from topomend.cache.snapshot import Refusal
+from topomend.cache.entries import Refusal
 from topomend.decide import plan as plans
-from topomend.decide.eligibility import Limits, eligibility, why_opted_out
+from topomend.decide.eligibility import Limits, eligibility, why_opted_out, wrong_relaunch_value
 from topomend.decide.queue.order import Reservation
 from topomend.kube.client import NODES, Client
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.autoscaling.placeholders import Placeholders
 from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.collaborators import Collaborators
+from topomend.reconcile.defragment.campaign import SEARCH_SECONDS, Campaign
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.gated.gated_pods import GatedPods
 from topomend.reconcile.gated.preemption import Preemptor
 from topomend.reconcile.gated.reservation_turns import ReservationTurns
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.kueue.numa_fit import NumaFit
+from topomend.reconcile.kueue.queued import Queued
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.device_classes import DeviceClasses
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.nodes.startup_taint import StartupTaint
 from topomend.reconcile.placement.assumed_expiry import AssumedExpiry
+from topomend.reconcile.placement.claimed_devices import ClaimedDevices
+from topomend.reconcile.placement.move_under_way import MoveUnderWay
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import LISTS_PER_SECOND, NodePods
 from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.placement.unaligned_pods import UnalignedPods
 from topomend.reconcile.placement.untried_pods import UntriedPods
+from topomend.reconcile.placement.volumes import Volumes
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused.brake import Brake
 from topomend.reconcile.refused.owners import why_not_recreated
@@ -75,7 +81,7 @@ class Reconciler:
         why_not_gating: Callable[[], str],
         newest_pod: Callable[[], str] = str,
     ) -> None:
-        self._client, self._store, self._announcer = client, store, announcer
+        self._client, self._store, self._announcer, self._metrics = client, store, announcer, metrics
         self._deletions = FairTokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
         self._brake = Brake(client, settings.namespace, why_not_gating)
         metrics.show_while_leading(metrics.braked, self._brake.count)
@@ -83,22 +89,32 @@ class Reconciler:
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
         self._namespace_limits = NamespaceLimits(client, Limits(max_attempts=settings.max_attempts))
-        self._device_classes = DeviceClasses(client, store, report)
+        self._device_classes = DeviceClasses(client, store, report, prefers=settings.claims)
         self._assumed_expiry = AssumedExpiry(client, store, announcer, report)
         self._startup_taint = StartupTaint(client, store, enabled=settings.startup_taint)
-        self._explainer = Explainer(store, announcer, metrics, report)
         self._node_pods = NodePods(client, store, newest_pod)
-        self._reservations = Reservations(store, self._node_pods, self._node_backoff, metrics)
+        self._explainer = Explainer(store, announcer, metrics, report, count=self._node_pods.list_unhurried)
+        move = MoveUnderWay()
+        self._reservations = Reservations(store, self._node_pods, self._node_backoff, metrics, move=move)
         self._placeholders = Placeholders(client, store, settings.namespace, enabled=settings.placeholders)
         self._scale_up = ScaleUp(client, store, self._placeholders)
         untried = UntriedPods(store)
         parts = Collaborators(
-            client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up, untried
+            client,
+            store,
+            self._reservations,
+            self._explainer,
+            announcer,
+            metrics,
+            self._scale_up,
+            untried,
+            Volumes(client, store),
+            ClaimedDevices(client, store, enabled=settings.claims, is_served=lambda: self._device_classes.is_served),
         )
         self._unaligned_pods = UnalignedPods(client, store, announcer)
         self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
         self._unbound_pods = UnboundPods(
-            client, store, self._namespace_limits, self._refused_pods, backoff=self._owner_backoff
+            client, store, self._namespace_limits, self._refused_pods, parts.volumes, backoff=self._owner_backoff
         )
         self._turns = ReservationTurns(client, store, self._is_gated_by_us)
         self._gated_pods = GatedPods(
@@ -115,6 +131,27 @@ class Reconciler:
             count=self._node_pods.list,
             untried=untried,
             reserved=self._turns.reservations,
+        )
+        self._campaign = Campaign(
+            parts,
+            self._namespace_limits,
+            settings,
+            move,
+            count=self._node_pods.list,
+            preempting=lambda: bool(self._preemptor.reservations()),
+            reserved=self._turns.reservations,
+        )
+
+    def numa_fit(self, queued: Queued) -> NumaFit:
+        """What answers Kueue about these workloads, by the places that this knows of."""
+        return NumaFit(
+            self._client,
+            self._store,
+            queued,
+            self._reservations,
+            namespaces=self._namespace_limits,
+            reserved=self._reserved,
+            metrics=self._metrics,
         )
 
     def reconcile(self, pod: PodID, effort: Effort = UNLIMITED) -> Result:
@@ -162,6 +199,7 @@ class Reconciler:
         self._explainer.take_over()
         self._gated_pods.take_over()
         self._turns.take_over()
+        self._campaign.take_over()
 
     def duties(self, numa_nodes_freed: Callable[[], None]) -> Sequence[Duty]:
         """What is to be done again and again while this operator leads, in no order.
@@ -180,6 +218,7 @@ class Reconciler:
             Duty("placeholders", self._within_shares(self._placeholders.check), TICK_SECONDS),
             Duty("device-classes", self._device_classes.refresh, TICK_SECONDS),
             Duty("startup-taints", self._startup_taint.remove, TICK_SECONDS),
+            Duty("moves", self._campaign.check, TICK_SECONDS, longer=SEARCH_SECONDS),
         )
 
     def _within_shares(self, check: Callable[[Effort], None]) -> Callable[[], None]:
@@ -210,14 +249,18 @@ class Reconciler:
         refusal = replace(refusal, pod=narrowed_affinity.as_requested(refusal.pod))
         limits = self._namespace_limits.limits(pod.namespace)
         self.brake(refusal.pod)  # before the plan: where that fails, nothing is assumed
+        located = self._refused_pods.located(refusal, limits)
+        if isinstance(located, Result):
+            return located
+        refusal = located
         plan = self._reservations.plan(refusal, limits, self._preemptor.reservations(), effort)
         match plan:
             case plans.LeaveAlone():
-                return self._leave(pod, refusal, plan, effort)
+                return self._leave(pod, refusal, plan, limits, effort)
             case plans.DeleteFailedPod():
                 return self._clear(refusal, plan)
             case plans.Wait() if not self._must_not_wait(refusal.pod):
-                result = self._explainer.explain(pod, refusal, plan.diagnosis, None)
+                result = self._explainer.explain(pod, refusal, None, None)  # the wait says what other nodes answer
                 return earliest(self._refused_pods.wait(refusal, plan, limits, effort), result)
         return self._refused_pods.relaunch(pod, refusal, plan.diagnosis, limits, effort)
 
@@ -236,7 +279,7 @@ class Reconciler:
             return True
         return False
 
-    def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone, effort: Effort) -> Result:
+    def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone, limits: Limits, effort: Effort) -> Result:
         if RELAUNCH_FINALIZER in refusal.pod.finalizers:
             return self._refused_pods.resume(pod, 0, effort)
         if refusal.pod.deleting:
@@ -244,7 +287,7 @@ class Reconciler:
         result = self._explainer.explain(pod, refusal, None, None)
         if plan.limit_reached:
             self._announcer.limit_reached(refusal.pod, plan.reason)
-        else:
+        elif not wrong_relaunch_value(refusal.pod, limits):  # of which an event has told
             self._announcer.skipped(refusal.pod, plan.reason)
         return result or DONE
 

@@ -116,6 +116,49 @@ class Settings:
         "of pods that wait.",
         default=False,
     )
+    claims: bool = _setting(
+        "Prefer nodes on which free devices of a pod's claims (DRA) are where its CPUs would be. Needs the rights of "
+        "the component claims.",
+        default=False,
+    )
+    defragment: bool = _setting(
+        "Move pods of steered namespaces, one after another, for less fragmentation of pools of nodes. Needs the "
+        "rights of the component defragment.",
+        default=False,
+    )
+    defragment_minutes: float = _setting(
+        "Minutes from the end of one campaign of moves to the next search.",
+        default=10.0,
+        minimum=0,
+        maximum=10_000,
+        min_open=True,
+    )
+    defragment_moves: int = _setting("The most pods that one campaign moves.", default=5, minimum=1, maximum=100)
+    defragment_rate: float = _setting(
+        "The most pods that are moved in an hour in the whole cluster, at even distances.",
+        default=6.0,
+        minimum=0,
+        maximum=1000,
+        min_open=True,
+    )
+    defragment_threshold: float = _setting(
+        "By so many percent of one node a move has the fragmentation of its pool fall, at least.",
+        default=10.0,
+        minimum=0,
+        maximum=100,
+        min_open=True,
+    )
+    defragment_priority: int = _setting(
+        "The highest priority of pods that are moved; pods without a class have 0.",
+        default=0,
+        minimum=-(2**31),
+        maximum=2**31 - 1,
+    )
+    kueue: bool = _setting(
+        "Answer Kueue's admission checks of the controller topomend.io/numa-fit: a workload is admitted once all its "
+        "pods fit by replay. Needs the rights of the component kueue.",
+        default=False,
+    )
     leader_elect: bool = _setting(
         "Act only while holding the Lease topomend-operator in --namespace, so that several operators may run.",
         default=False,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply, apply_all
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.survey import Surveys
-from topomend.model.pod import Pod
+from topomend.decide.diagnosis.survey import Surveys
+from topomend.model.pods.pod import Pod
 
 
 class Store:
@@ -63,7 +63,7 @@ class Store:
         with self._lock:
             current = _forgetting(self.snapshot, (pod for pod, _ in pods))
             chosen = dict.fromkeys(name for _, nodes in pods for name in nodes)
-            changed = tuple(name for name in chosen if not _is_unchanged(decided_on, current, name))
+            changed = tuple(name for name in chosen if not is_unchanged(decided_on, current, name))
             if not changed:
                 for pod, nodes in pods:
                     current = apply(current, PodAssumed(pod, tuple(nodes), now, displaces)) if nodes else current
@@ -77,7 +77,8 @@ def _forgetting(snapshot: Snapshot, pods: Iterable[Pod]) -> Snapshot:
     return snapshot
 
 
-def _is_unchanged(decided_on: Snapshot, current: Snapshot, name: str) -> bool:
+def is_unchanged(decided_on: Snapshot, current: Snapshot, name: str) -> bool:
+    """Whether the node is the one on which was decided, and a pod finds the same room there, in total too."""
     before, after = decided_on.publications.get(name), current.publications.get(name)
     if before is None or after is None or not before.is_same_room(after):
         return False

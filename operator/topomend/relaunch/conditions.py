@@ -3,8 +3,6 @@
 Owns types, statuses and transition times. Leaves reasons and messages to the caller. Pure: the time is an argument.
 """
 
-from dataclasses import replace
-
 from topomend.base.plain_text import plain
 from topomend.model.condition import Condition
 from topomend.model.relaunch_record import Relaunch, Step
@@ -42,7 +40,7 @@ def waiting(record: Relaunch, reason: str, message: str, now: str, *, never: boo
     succeeded = Condition(SUCCEEDED, "Unknown", reason_or_never, message, now)
     return tuple(
         _with_transition_time(record, condition)
-        for condition in (succeeded, replace(no_node, last_transition_time=now))
+        for condition in (succeeded, no_node._replace(last_transition_time=now))
     )
 
 
@@ -51,4 +49,4 @@ def _with_transition_time(record: Relaunch, condition: Condition) -> Condition:
     recorded = record.condition(condition.type)
     if recorded is None or recorded.status != condition.status:
         return condition
-    return replace(condition, last_transition_time=recorded.last_transition_time)
+    return condition._replace(last_transition_time=recorded.last_transition_time)

@@ -19,15 +19,15 @@ from topomend.kube.errors import (
     NamespaceTerminating,
     NotFound,
 )
-from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import ANYWHERE, Narrowing
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions, manifest, messages, protocol
 from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.records import recorded
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import RELAUNCH, RELAUNCH_FINALIZER
+from topomend.wire.pods.scheduling import read_watched_pod
 from topomend.wire.relaunch_record import manifest_status, read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60

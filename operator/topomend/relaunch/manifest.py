@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
 from topomend.model.narrowing import Narrowing
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (
@@ -347,10 +348,9 @@ def launch(pod: WatchedPod, narrowing: Narrowing) -> dict[str, Any]:
     )
     narrowed: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     if _prefers(narrowing):
-        best = narrowing.hosts[: MAX_PREFERRED if narrowing.excluded or len(narrowing.hosts) > MAX_PREFERRED else 1]
         narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = [
             *pod.node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
-            {"weight": PREFERENCE_WEIGHT, "preference": {"matchExpressions": [_on_hosts("In", best)]}},
+            {"weight": PREFERENCE_WEIGHT, "preference": {"matchExpressions": [_on_hosts("In", _best(narrowing))]}},
         ]
     return {
         **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: NARROWED}}),
@@ -365,6 +365,12 @@ def _on_hosts(operator: str, hosts: Sequence[str]) -> dict[str, Any]:
 def _prefers(narrowing: Narrowing) -> bool:
     """Whether the best nodes are preferred: a pod that has one node alone has no choice."""
     return bool(narrowing.hosts) if narrowing.excluded else len(narrowing.hosts) > 1
+
+
+def _best(narrowing: Narrowing) -> Sequence[str]:
+    """The preferred nodes: all that are better than the others, where there are such, else a few."""
+    many = narrowing.excluded or len(narrowing.hosts) > MAX_PREFERRED
+    return narrowing.hosts[: narrowing.preferred or (MAX_PREFERRED if many else 1)]
 
 
 def _narrowed(term: Mapping[str, Any], requirement: Mapping[str, Any]) -> dict[str, Any]:

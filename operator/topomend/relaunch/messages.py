@@ -7,7 +7,7 @@
 
 from dataclasses import dataclass
 
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 
 # Requests

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from topomend.model.cluster import Placement, WatchedPod
 from topomend.model.narrowing import ANYWHERE, Narrowing
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.pods.scheduling import Placement, WatchedPod
 from topomend.relaunch.manifest import widened
-from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document
 from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
+from topomend.wire.pods.scheduling import read_placement
 
 
 def is_narrowed(pod: Mapping[str, Any]) -> bool:
@@ -45,3 +46,13 @@ def narrowing_of(node_affinity: Mapping[str, Any]) -> Narrowing:
     last_requirement = terms[0]["matchExpressions"][-1]
     hosts = tuple(last_requirement["values"])
     return Narrowing(excluded=hosts) if last_requirement["operator"] == "NotIn" else Narrowing(hosts)
+
+
+def preferred_hosts(node_affinity: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which hosts a narrowed pod of this ``spec.affinity.nodeAffinity`` prefers; none where that was not added."""
+    field = "preferredDuringSchedulingIgnoredDuringExecution"
+    preferences, own = list(node_affinity.get(field) or ()), widened(node_affinity).get(field) or ()
+    if len(preferences) == len(own):
+        return ()
+    named = preferences[-1]["preference"].get("matchExpressions") or ()
+    return tuple(host for each in named if each["key"] == HOSTNAME_LABEL for host in each.get("values") or ())

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.model.cluster import HOSTNAME_LABEL, Toleration, WatchedPod
-from topomend.model.pod import requests_of
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.pods.pod import requests_of
+from topomend.model.pods.scheduling import Toleration, WatchedPod
 from topomend.model.quantity import exact_thousandths
 from topomend.relaunch.manifest import widened
-from topomend.wire.cluster import is_unschedulable
 from topomend.wire.document import Document, without_empty
 from topomend.wire.group import PLACEHOLDER_FOR_ANNOTATION, PLACEHOLDER_GATE, UNGATED_NAMESPACES
+from topomend.wire.pods.scheduling import is_unschedulable
 
 LABELS = {
     "app.kubernetes.io/name": "topomend",

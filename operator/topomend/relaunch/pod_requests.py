@@ -7,11 +7,11 @@ nothing is written and the caller decides again.
 
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import Conflict, NotFound
-from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.relaunch import manifest
 from topomend.relaunch.placeholder import Placeholder
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 
 
 def read(client: Client, namespace: str, name: str) -> WatchedPod | None:

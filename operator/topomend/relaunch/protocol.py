@@ -67,7 +67,7 @@ repeated step 6), stays gated and is deleted, once a write has confirmed W: it m
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from topomend.model.cluster import WatchedPod, is_refusal
+from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch.messages import (
     Answer,

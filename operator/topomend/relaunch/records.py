@@ -8,11 +8,11 @@ from typing import Any
 
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import WatchedPod, is_refusal
+from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.model.relaunch_record import SCHEDULER, UNSCHEDULABLE, Relaunch
 from topomend.relaunch import manifest
 from topomend.relaunch.narrowed_affinity import narrowing_of
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 from topomend.wire.relaunch_record import record_name
 
 MAX_MANIFEST_BYTES = 1_000_000

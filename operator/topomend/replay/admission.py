@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from topomend.model.bitmask import CPUSet
-from topomend.model.node_state import (
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     DeviceAllocation,
     MemoryBlock,
@@ -16,7 +16,7 @@ from topomend.model.node_state import (
     PodAllocation,
     allocations,
 )
-from topomend.model.pod import ContainerKind, Pod, is_extended
+from topomend.model.pods.pod import ContainerKind, Pod, is_extended
 from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager, start
@@ -148,12 +148,6 @@ def start_refusal(node: NodeState) -> str | None:
     """The error with which the kubelet would not start with these settings on this machine; None if it starts."""
     kubelet = start(node.machine, node.kubelet)
     return kubelet if isinstance(kubelet, str) else None
-
-
-def unmodelled(node: NodeState) -> tuple[str, ...]:
-    """Remarks on what replay does not model of the node's kubelet. Each verdict carries them."""
-    kubelet = start(node.machine, node.kubelet)
-    return read_gates(node.kubelet).unmodelled if isinstance(kubelet, str) else kubelet.unmodelled
 
 
 def shared_pool(node: NodeState) -> CPUSet:

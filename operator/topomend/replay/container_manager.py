@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.model.bitmask import format_id_list
-from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
+from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay import gates as gate
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
-from topomend.replay.topology import policies
+from topomend.replay.topology import policy_names
 from topomend.replay.topology.distances import has_gaps
 from topomend.replay.topology.merge import NUMAInfo
 from topomend.replay.topology.options import TopologyOptions, read_options, remark
@@ -110,7 +110,7 @@ def _check_option_gates(settings: KubeletSettings, gates: Gates) -> None:
 
 def _topology_options(settings: KubeletSettings, gates: Gates) -> TopologyOptions:
     """Source: topology_manager.go:NewManager, which ignores all options under policy none."""
-    if settings.topology_manager_policy == policies.NONE:
+    if settings.topology_manager_policy == policy_names.NONE:
         return TopologyOptions()
     return read_options(settings.topology_manager_policy_options, gates)
 
@@ -118,13 +118,13 @@ def _topology_options(settings: KubeletSettings, gates: Gates) -> TopologyOption
 def _topology_manager(machine: Machine, settings: KubeletSettings, options: TopologyOptions) -> NUMAInfo:
     """Source: topology_manager.go:NewManager, which checks nothing under policy none."""
     policy = settings.topology_manager_policy
-    if policy == policies.NONE:
+    if policy == policy_names.NONE:
         return NUMAInfo(machine.numa_mask)
     if options.prefer_closest and any(not node.distances for node in machine.numa_nodes):
         raise InvalidOption("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
     if len(machine.numa_nodes) > options.max_numa_nodes:
         raise InvalidOption(f"unsupported on machines with more than {options.max_numa_nodes} NUMA Nodes")
-    if policy not in policies.POLICIES:
+    if policy not in policy_names.POLICIES:
         raise InvalidOption(f'unknown policy: "{policy}"')
     if settings.topology_manager_scope not in ("container", "pod"):
         raise InvalidOption(f'unknown scope: "{settings.topology_manager_scope}"')
@@ -160,7 +160,7 @@ def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]
 
 def _unread_distances(numa: NUMAInfo, settings: KubeletSettings) -> tuple[str, ...]:
     """Warn that the kubelet may panic: which masks it compares depends on the random order of Go's maps."""
-    if numa.distances is None or settings.topology_manager_policy == policies.SINGLE_NUMA_NODE:
+    if numa.distances is None or settings.topology_manager_policy == policy_names.SINGLE_NUMA_NODE:
         return ()
     if not has_gaps(numa.distances):
         return ()

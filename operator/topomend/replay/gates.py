@@ -1,17 +1,21 @@
 """Rules that depend on the kubelet's version and feature gates, each with its source. No other module reads versions.
 
-Replay models v1.30 to v1.37. Within a minor version no patch release changes an admission (v1.30.0 to v1.37.1 were
-compared), but for ``finds_any_running``. Each field of ``Gates`` names the function in which versions differ.
+Replay models v1.30 to v1.37, and what ``NEXT`` has of v1.38. Within a minor version no patch release changes an
+admission (v1.30.0 to v1.37.1 were compared), but for ``finds_any_running``. Each field of ``Gates`` names the function
+in which versions differ.
 ``Gates.unmodelled`` names versions and gates that replay does not know.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
 
 OLDEST_MINOR, NEWEST_MINOR = 30, 37
+
+NEXT = "v1.38.0-beta.0"
+"""The newest version whose rules for pods were read. It is not released; its checks at the start were not read."""
 
 POD_LEVEL_RESOURCES = "PodLevelResources"
 POD_LEVEL_RESOURCE_MANAGERS = "PodLevelResourceManagers"
@@ -33,13 +37,14 @@ PREFER_UNCORE_CACHE = "prefer-align-cpus-by-uncorecache"
 
 PREFER_CLOSEST = "prefer-closest-numa-nodes"
 MAX_NUMA_NODES = "max-allowable-numa-nodes"
+DEFAULT_MAX_NUMA_NODES = 8
+"""With so many NUMA nodes every kubelet starts: this option takes no smaller number."""
 
 _VERSION = re.compile(r"v?1\.(\d{1,4})(?!\d)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
-    """The rules in force for one kubelet.
+class Gates(NamedTuple):
+    """The rules in force for one kubelet. A tuple: of so many fields a dataclass takes 2 ms of every command's start.
 
     Policy options:
 
@@ -135,9 +140,34 @@ class Gates:
       1.35 (predicateAdmitHandler.generalFilter).
     - ``counts_ports_of_sidecars``: since 1.34 (pkg/scheduler/util/utils.go:GetHostPorts; before
       nodeports/node_ports.go:getContainerPorts).
-    - ``preferred_first``: the Topology Manager looks among preferred hints first, in 1.38.0-beta.0
-      (topologymanager/policy.go:mergePreferred).
     - ``compares_taints``: tolerations may compare numbers, alpha since 1.35 (TaintTolerationComparisonOperators).
+
+    The next release, each rule in ``NEXT``:
+
+    - ``preferred_first``: the Topology Manager looks among preferred hints first
+      (topologymanager/policy.go:mergePreferred).
+    - ``compares_own_sizes``: a core or a socket counts as free if all CPUs of its own are free, not the machine's
+      average number of them (cpu_assignment.go:isCoreFree, isSocketFree).
+    - ``spreads_over_cores``: distribute-cpus-across-cores takes a thread of every core of a socket before a second one
+      (cpu_assignment.go:sortAvailableCPUsSpread).
+    - ``takes_whole_caches_first``: each wholly free L3 cache is taken, by its own size, before a part of any; one that
+      spans NUMA nodes is looked at once (cpu_assignment.go:takeUncoreCache, sortAvailableUncoreCaches).
+    - ``keeps_combinations``: no combination of NUMA nodes is overwritten by a later one
+      (cpu_assignment.go:iterateCombinations).
+    - ``remainder_in_groups``: NUMA nodes take a remainder only if their free CPUs suffice in whole groups, so that
+      handing it out ends (cpu_assignment.go:takeByTopologyNUMADistributed).
+    - ``spreads_like_hint``: distribute-cpus-across-numa uses at least as many NUMA nodes as the affinity has, if the
+      request can be spread so far (cpu_assignment.go:rangeNUMANodesNeededToSatisfy).
+    - ``returns_undivided``: a pod's set of CPUs that cannot be divided returns to the shared pool
+      (cpumanager/policy_static.go:allocatePodForAdd).
+    - ``restores_pods``: a pod that is admitted again keeps its pod-level CPUs and memory
+      (cpumanager/policy_static.go:restorePodAllocation, memorymanager/policy_static.go:AllocatePod).
+    - ``counts_memory_of_init``: a pod's memory includes resources that only init containers request
+      (memorymanager/policy_static.go:getPodRequestedResources).
+    - ``restores_by_container``: the hints of a pod that is admitted again are those of its first container with memory,
+      compared with what that container requests (memorymanager/policy_static.go:GetPodTopologyHints).
+    - ``resize_names_mode``: a refused resize names the resource's allocation mode, not the policy
+      (allocation/handlers.go:Admit).
 
     - ``unmodelled``: remarks on versions and gates that replay does not model.
     """
@@ -188,14 +218,39 @@ class Gates:
     checks_supplemental_groups: bool
     reads_node_again: bool
     counts_ports_of_sidecars: bool
-    preferred_first: bool
     compares_taints: bool
+    preferred_first: bool
+    compares_own_sizes: bool
+    spreads_over_cores: bool
+    takes_whole_caches_first: bool
+    keeps_combinations: bool
+    remainder_in_groups: bool
+    spreads_like_hint: bool
+    returns_undivided: bool
+    restores_pods: bool
+    counts_memory_of_init: bool
+    restores_by_container: bool
+    resize_names_mode: bool
     unmodelled: tuple[str, ...]
+
+
+class _Known:
+    """The rules of a kubelet with some settings, once they were read: a thousand nodes may share the settings."""
+
+    gates: Gates | None = None
 
 
 def read_gates(settings: KubeletSettings) -> Gates:
     """The rules of a kubelet, from its version and the feature gates of its configuration."""
+    known = settings.kept(_Known)
+    if known.gates is None:
+        known.gates = _gates_of(settings)
+    return known.gates
+
+
+def _gates_of(settings: KubeletSettings) -> Gates:
     minor = minor_of(settings.version)
+    is_next = is_newer(settings.version)
     gates = settings.feature_gates
     pod_level = minor >= 32 and gates.get(POD_LEVEL_RESOURCES, minor >= 34)
     managers = pod_level and minor >= 36 and gates.get(POD_LEVEL_RESOURCE_MANAGERS, False)
@@ -248,8 +303,19 @@ def read_gates(settings: KubeletSettings) -> Gates:
         checks_supplemental_groups=minor >= 33,
         reads_node_again=minor >= 35,
         counts_ports_of_sidecars=minor >= 34,
-        preferred_first=(_minor_in(settings.version) or 0) >= 38,
         compares_taints=minor >= 35 and gates.get("TaintTolerationComparisonOperators", False),
+        preferred_first=is_next,
+        compares_own_sizes=is_next,
+        spreads_over_cores=is_next,
+        takes_whole_caches_first=is_next,
+        keeps_combinations=is_next,
+        remainder_in_groups=is_next,
+        spreads_like_hint=is_next,
+        returns_undivided=is_next,
+        restores_pods=is_next,
+        counts_memory_of_init=is_next,
+        restores_by_container=is_next,
+        resize_names_mode=is_next,
         unmodelled=_unmodelled(settings),
     )
 
@@ -267,10 +333,25 @@ def minor_of(version: str) -> int:
     return min(max(minor_in_settings, OLDEST_MINOR), NEWEST_MINOR)
 
 
+def is_newer(version: str) -> bool:
+    """Whether the kubelet is newer than any release that replay models, and so has the rules of ``NEXT``."""
+    return (_minor_in(version) or 0) > NEWEST_MINOR
+
+
+def not_released(version: str) -> str:
+    """The remark on a kubelet that ``is_newer``."""
+    return (
+        f"kubelet version {version[:40]}: the rules of v1.{NEWEST_MINOR} were replayed, "
+        f"and those for pods of {NEXT}, which is not released"
+    )
+
+
 def _unmodelled(settings: KubeletSettings) -> tuple[str, ...]:
     minor_in_settings, minor = _minor_in(settings.version), minor_of(settings.version)
     remarks = []
-    if minor_in_settings != minor:
+    if is_newer(settings.version):
+        remarks.append(not_released(settings.version))
+    elif minor_in_settings != minor:
         version = settings.version[:40] or "unknown"
         remarks.append(f"kubelet version {version}: the rules of v1.{minor} were replayed")
     remarks += [

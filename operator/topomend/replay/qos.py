@@ -5,7 +5,7 @@ Source: pkg/apis/core/v1/helper/qos/qos.go, component-helpers/resource/helpers.g
 
 from collections.abc import Iterable
 
-from topomend.model.pod import Container, Pod, Resources
+from topomend.model.pods.pod import Container, Pod, Resources
 from topomend.replay.gates import Gates
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"

@@ -12,8 +12,8 @@ the facts, and the filters that a running pod has passed before.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, is_extended, requests_of
+from topomend.model.nodes.node_state import NodeState, emptied
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, is_extended, requests_of
 from topomend.model.quantity import MilliQuantity, value
 from topomend.model.verdict import Verdict
 from topomend.replay import qos
@@ -162,17 +162,24 @@ def _why_infeasible(node: NodeState, allocated: Pod, desired: Pod, totals: Total
     if qos.is_guaranteed(desired, gates):
         for resource, words in _static_policies(node, gates):
             if _is_judged(resource, allocated, desired, gates):
-                return f"Resize is infeasible for Guaranteed Pods alongside {words}"
+                return f"Resize is infeasible for Guaranteed Pods {words}"
     return _why_too_large(requests_of(desired), totals) if gates.resize_checks_node else ""
 
 
 def _static_policies(node: NodeState, gates: Gates) -> Iterator[tuple[str, str]]:
-    """The policies that forbid resizing Guaranteed pods: pairs of resource and the kubelet's name of the policy."""
-    quoted = gates.resize_judges_resource
+    """The policies that forbid resizing Guaranteed pods: pairs of resource and the kubelet's words for the policy."""
     if node.kubelet.cpu_manager_policy == "static" and not gates.resize_exclusive_cpus:
-        yield qos.CPU, 'CPU Manager policy "static"' if quoted else "CPU Manager static policy"
+        yield qos.CPU, _words("CPU", "CPU", "static", gates)
     if node.kubelet.memory_manager_policy == "Static" and not gates.resize_exclusive_memory:
-        yield qos.MEMORY, 'Memory Manager policy "Static"' if quoted else "Memory Manager static policy"
+        yield qos.MEMORY, _words("memory", "Memory", "Static", gates)
+
+
+def _words(resource: str, manager: str, policy: str, gates: Gates) -> str:
+    if gates.resize_names_mode:
+        return f"when {resource} allocation mode is exclusive"
+    if gates.resize_judges_resource:
+        return f'alongside {manager} Manager policy "{policy}"'
+    return f"alongside {manager} Manager static policy"
 
 
 def _is_judged(resource: str, allocated: Pod, desired: Pod, gates: Gates) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest
-from topomend.model.pod import Container, Pod
+from topomend.model.pods.pod import Container, Pod
 from topomend.model.verdict import Failure, MergeTrace, Preference, ResourceTrace
 from topomend.replay import qos
 from topomend.replay.cpu import static as cpu_static
@@ -24,7 +24,8 @@ from topomend.replay.topology.hints import Answer, Hints, Offer, ResourceOffer
 from topomend.replay.topology.merge import Hint, NUMAInfo, TieBreak, first_masks, preferred_masks
 from topomend.replay.topology.numa_allocation_strategy import NONE as NO_STRATEGY
 from topomend.replay.topology.numa_allocation_strategy import Strategy, score
-from topomend.replay.topology.policies import NONE, SINGLE_NUMA_NODE, decide
+from topomend.replay.topology.policies import decide
+from topomend.replay.topology.policy_names import NONE, SINGLE_NUMA_NODE
 from topomend.replay.topology.prefer_most_allocated_numa_node import OPTION as PREFER_MOST_ALLOCATED
 from topomend.replay.topology.prefer_most_allocated_numa_node import most_allocated
 

@@ -9,10 +9,12 @@ the part of the fit check that needs them is left out, and each answer says so. 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node, Placement
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.pods.scheduling import Placement
 from topomend.model.quantity import MAX_INT64
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import start_refusal
@@ -107,6 +109,13 @@ def simulation_of(
 def with_reserved_cpus(node: Node, state: NodeState) -> Node:
     """The Node as its kubelet would publish it with the CPUs that the settings of ``state`` reserve."""
     return replace(node, allocatable={**node.allocatable, CPU: node_allocatable(state)[CPU]})
+
+
+def with_settings(state: NodeState, kubelet: KubeletSettings) -> NodeState:
+    """The node as if its kubelet had been started with these settings."""
+    # The Memory Manager's state follows the old reservations. None has replay rebuild it from the blocks.
+    memory = None if kubelet.reserved_memory != state.kubelet.reserved_memory else state.memory
+    return replace(state, kubelet=kubelet, memory=memory)
 
 
 def _assumed_node(state: NodeState, *, max_pods: bool, all_pods: bool) -> Node:

@@ -20,11 +20,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """``run`` is called every ``period`` seconds. It may raise anything; ``name`` is a noun for logs and metrics."""
+    """``run`` is called every ``period`` seconds. It may raise anything; ``name`` is a noun for logs and metrics.
+
+    ``longer``: how many seconds longer than others it may take.
+    """
 
     name: str
     run: Callable[[], None]
     period: float
+    longer: float = 0.0
 
 
 class Duties:
@@ -60,9 +64,13 @@ class Duties:
             threading.Thread(target=self._repeat, args=(duty,), name=duty.name, daemon=True).start()
 
     def stuck(self, seconds: float) -> str:
-        """The name of a duty that began more than ``seconds`` ago and has not ended since; empty if there is none."""
-        before = self._clock() - seconds
-        return next((name for name, begun in self._begun.copy().items() if begun < before), "")
+        """The name of a duty that began more than ``seconds`` ago and has not ended since; empty if there is none.
+
+        To them is added what the duty may take longer.
+        """
+        now, begun = self._clock(), self._begun.copy()
+        late = (duty.name for duty in self._duties if begun.get(duty.name, now) < now - seconds - duty.longer)
+        return next(late, "")
 
     def _repeat(self, duty: Duty) -> None:
         wait = duty.period

@@ -1,5 +1,7 @@
 """Posts Events (events.k8s.io/v1) in the background, and the same Event at most once in five minutes.
 
+One that is told again and again, as of a pod that waits, is posted once for as long as the API server keeps it, unless
+another of its object and reason came later.
 Nothing waits for an Event, and one that cannot be posted is only logged. Events may be of one fact, with other figures:
 the first is posted. Every object has the budget that client-go gives it (tools/record/events_cache.go: a burst of 25,
 then one in five minutes), and every namespace one for all its objects; what exceeds them is neither posted nor logged.
@@ -33,6 +35,12 @@ CLUSTER_NAMESPACE = "default"
 """Where events about objects of the whole cluster are (pkg/apis/core/validation/events.go)."""
 
 REPEAT_SECONDS = 300.0
+KEPT_SECONDS = 3600.0
+"""How long an API server keeps an Event by default (kube-apiserver: --event-ttl)."""
+
+LASTING_SECONDS = 600.0
+"""A fact that nobody tells for so long has ended: told again, it is a new one."""
+
 QUEUE_LENGTH = 1000
 
 OBJECT_RATE, OBJECT_BURST = 1 / 300, 25
@@ -64,6 +72,14 @@ class Regarding:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """When an event was last posted, and when somebody last told it, by the clock of the recorder."""
+
+    posted: float
+    last: float
+
+
 class EventRecorder:
     """Posts events from one thread; ``emit`` never blocks and never fails. ``once`` is as in ``emit``, for all.
 
@@ -81,7 +97,8 @@ class EventRecorder:
     ) -> None:
         self._client, self._clock, self._once, self._described = client, clock, once, described
         self._waiting: FairQueue[tuple[Regarding, dict[str, Any]]] = FairQueue(QUEUE_LENGTH, QUEUE_LENGTH // 2)
-        self._last: BoundedDict[str, float] = BoundedDict(MAX_EVENTS)
+        self._last: BoundedDict[str, _Told] = BoundedDict(MAX_EVENTS)
+        self._newest: BoundedDict[tuple[str, str], str] = BoundedDict(MAX_EVENTS)
         self._objects = TokenBuckets(OBJECT_RATE, OBJECT_BURST, MAX_OBJECTS, clock)
         self._namespaces = TokenBuckets(NAMESPACE_RATE, NAMESPACE_BURST, MAX_NAMESPACES, clock)
         self._lock = threading.Lock()
@@ -103,12 +120,15 @@ class EventRecorder:
     ) -> None:
         """Post an Event of type ``kind`` (Normal, Warning) unless the same one was posted within ``REPEAT_SECONDS``.
 
+        One that lasts is posted again after ``KEPT_SECONDS``, or once its object has one of another fact and the same
+        reason.
+
         ``fact`` makes events the same whose notes differ; by default the note does. ``once``: unless the API server
         still has it from any operator. ``related`` is a second object that it is about.
         """
         note = _cut(plain(note, MAX_NOTE))
         key = _key(regarding, reason, fact or note)
-        if not self._may_post(key, regarding):
+        if not self._may_post(key, regarding, reason):
             return
         _log.info("%s %s: %s", reason, f"{regarding.namespace}/{regarding.name}".removeprefix("/"), note)
         now = datetime.now(UTC)
@@ -126,29 +146,37 @@ class EventRecorder:
 
     def is_new(self, regarding: Regarding, reason: str, fact: str) -> bool:
         """Whether an event of this fact would be posted. If not, nobody need word it."""
-        now, key = self._clock(), _key(regarding, reason, fact)
+        key = _key(regarding, reason, fact)
         with self._lock:
-            is_repeated = now - self._last.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS
-            return not is_repeated and self._is_within(self._budgets(regarding))
+            return not self._is_repeated(key, regarding, reason) and self._is_within(self._budgets(regarding))
 
     def stop(self) -> None:
         """Post the Events in the queue, for two seconds at most."""
         self._waiting.stop()
         self._thread.join(2.0)
 
-    def _may_post(self, key: str, regarding: Regarding) -> bool:
+    def _may_post(self, key: str, regarding: Regarding, reason: str) -> bool:
         """Whether the Event is new and within the budgets, from which it is then taken."""
-        now = self._clock()
         with self._lock:
-            if now - self._last.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS:
+            if self._is_repeated(key, regarding, reason):
+                self._last[key] = _Told(self._last[key].posted, self._clock())
                 return False
             budgets = self._budgets(regarding)
             if not self._is_within(budgets):
                 return False
             for budget in budgets:
                 budget.take()
-            self._last[key] = now
+            self._last[key] = _Told(self._clock(), self._clock())
+            self._newest[regarding.uid, reason] = key
         return True
+
+    def _is_repeated(self, key: str, regarding: Regarding, reason: str) -> bool:
+        """Whether the Event was posted a moment ago, or lasts, is there still and the newest of object and reason."""
+        told, now = self._last.get(key), self._clock()
+        if told is None:
+            return False
+        lasts = now - told.last < LASTING_SECONDS and self._newest.get((regarding.uid, reason)) == key
+        return now - told.posted < (KEPT_SECONDS if lasts else REPEAT_SECONDS)
 
     def _budgets(self, regarding: Regarding) -> Sequence[TokenBucket]:
         budgets = [self._objects.of(regarding.uid)]

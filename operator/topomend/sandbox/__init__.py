@@ -8,9 +8,11 @@ do nothing. Flags and output are left to ``cli``. Of the other rooms only ``cli`
 
 from topomend.sandbox.cluster import Sandbox, SandboxNode
 from topomend.sandbox.failures import ProgramFailed, SandboxBusy, SandboxError, SandboxUnavailable
-from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec
+from topomend.sandbox.node.node_spec import InvalidNodeSpec, NodeSpec
+from topomend.sandbox.node.pod_resources import ContainerResources
 
 __all__ = [
+    "ContainerResources",
     "InvalidNodeSpec",
     "NodeSpec",
     "ProgramFailed",

@@ -19,15 +19,15 @@ from typing import Self
 
 import yaml
 
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import dra_objects, installation, layout, registry
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.sandbox import layout, registry
 from topomend.sandbox.api import is_ready
-from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.control_plane import HOST, Files
+from topomend.sandbox.devices import dra_objects
 from topomend.sandbox.failures import ProgramFailed, SandboxError
-from topomend.sandbox.go_modules import minor_of
-from topomend.sandbox.host import how_to_enter_namespaces
-from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec
+from topomend.sandbox.installed import installation
+from topomend.sandbox.node.node_spec import InvalidNodeSpec, NodeSpec
+from topomend.sandbox.node.pod_resources import ContainerResources, listed, socket_of
 from topomend.sandbox.plan import (
     API_SERVER,
     CONTROLLER_MANAGER,
@@ -35,7 +35,10 @@ from topomend.sandbox.plan import (
     Preparation,
     kubelet_program,
 )
-from topomend.sandbox.supervisor_client import SupervisorProcess, raise_if_one_ended, read_status
+from topomend.sandbox.processes.host import how_to_enter_namespaces
+from topomend.sandbox.processes.supervisor_client import SupervisorProcess, raise_if_one_ended, read_status
+from topomend.sandbox.releases.build import ensure_binary
+from topomend.sandbox.releases.go_modules import minor_of
 
 PATIENCE = 120.0
 """Seconds until the API server, and then the nodes, must be ready."""
@@ -187,6 +190,32 @@ class Sandbox:
         """The command line of kubectl for this sandbox, up to its arguments."""
         return registry.kubectl_prefix(self.name, self._binary)
 
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """What kubectl prints, as the administrator of this sandbox. Raises SandboxError with its error if it fails."""
+        done = self._run_kubectl(arguments, stdin)
+        if done.returncode:
+            words = "; ".join(done.stderr.strip().splitlines()) or "no reason given"
+            raise SandboxError(f"kubectl {' '.join(arguments)} ended with {done.returncode}: {words[:600]}")
+        return done.stdout
+
+    def resources(self, pod: str, namespace: str = "default") -> tuple[ContainerResources, ...]:
+        """What each container of a running pod holds of its node, as its kubelet tells it (PodResources API).
+
+        Init containers are left out, as by the kubelet, unless they are sidecars. Raises SandboxError if there is no
+        such pod, or if no kubelet has admitted it: the text then has the kubelet's reason and message.
+        """
+        manifest = self._api.get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        if manifest is None:
+            raise SandboxError(f"sandbox {self.name} has no pod {namespace}/{pod}")
+        status, node = manifest.get("status", {}), manifest["spec"].get("nodeName", "")
+        found = None
+        if node in self._specs and status.get("phase") == "Running":
+            found = listed(self._pod_resources_socket(node), self._specs[node].machine, namespace, pod)
+        if found is None:
+            why = " ".join(status[field] for field in ("phase", "reason", "message") if status.get(field))
+            raise SandboxError(f"pod {namespace}/{pod} holds nothing of a node: {why or 'it has no status'}")
+        return found
+
     def stop_kubelet(self, node_name: str) -> None:
         """Stop the kubelet of a node; its containers and its state stay."""
         self._supervisor.stop([kubelet_program(self.node(node_name).name)])
@@ -249,7 +278,7 @@ class Sandbox:
         for component in self._components:
             self._wait(f"the pod of {component.program} to be bound", component.launch(self.folder).exists)
         self._supervisor.start([component.program for component in self._components])
-        self._wait_for_topomend()
+        self._wait_for_topomend(mode)
 
     def check_programs(self) -> None:
         """Raise ProgramFailed if a program ended on its own, even if it was restarted since."""
@@ -302,10 +331,7 @@ class Sandbox:
         on_progress(f"kubectl apply --server-side -f {layout.from_here(manifests)}")
         deadline = time.monotonic() + APPLY_PATIENCE
         while True:
-            prefix = self.kubectl_prefix()
-            done = subprocess.run(
-                [*prefix, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-            )
+            done = self._run_kubectl(command)
             if done.returncode == 0:
                 return
             if time.monotonic() > deadline:
@@ -313,10 +339,20 @@ class Sandbox:
                 raise ProgramFailed(f"topomend could not be installed from {manifests}: {words[:600]}")
             time.sleep(1.0)
 
-    def _wait_for_topomend(self) -> None:
+    def _run_kubectl(self, arguments: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [*self.kubectl_prefix(), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+
+    def _pod_resources_socket(self, node_name: str) -> Path:
+        pid = read_status(self.folder)["programs"][kubelet_program(node_name)]["pid"]
+        if pid is None:
+            raise SandboxError(f"the kubelet of {node_name} does not run")
+        return socket_of(pid)
+
+    def _wait_for_topomend(self, mode: str) -> None:
         names = [node.name for node in self.nodes]
         deadline = time.monotonic() + PATIENCE
-        while missing := installation.missing(self._api, names):
+        while missing := installation.missing(self._api, names, mode):
             raise_if_one_ended(read_status(self.folder), most_restarts=installation.MOST_RESTARTS)
             if time.monotonic() > deadline:
                 raise ProgramFailed(f"waited {PATIENCE:.0f} s for {missing}; the logs are in {self.folder / 'logs'}")

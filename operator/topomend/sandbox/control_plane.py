@@ -22,6 +22,11 @@ AUDIT_POLICY = {
 }
 """Requests and answers without the objects: an audit log must not contain secrets."""
 
+TOLERATED_SECONDS = 86_400
+"""How long pods stay on a node that is not ready, if they do not say: a machine that sleeps for a minute is no failed
+node. The taint eviction controller (kubernetes ``pkg/controller/tainteviction``) deletes by name alone after that time,
+and may miss that a pod was replaced and the node is ready again."""
+
 
 @dataclass(frozen=True)
 class Account:
@@ -145,6 +150,8 @@ def api_server_flags(files: Files, port: int, *, audit: bool) -> list[str]:
         "--service-cluster-ip-range=10.96.0.0/16",
         "--profiling=false",
         "--shutdown-delay-duration=0s",
+        f"--default-not-ready-toleration-seconds={TOLERATED_SECONDS}",
+        f"--default-unreachable-toleration-seconds={TOLERATED_SECONDS}",
     ]
     if audit:
         flags += [f"--audit-policy-file={files.audit_policy}", f"--audit-log-path={files.audit_log}"]

@@ -13,27 +13,34 @@ from typing import Any
 
 import yaml
 
-from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import bearers, control_plane, dra_plan, layout
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.sandbox import control_plane, layout
 from topomend.sandbox.api import API
-from topomend.sandbox.host import free_addresses, free_ports, python_path
-from topomend.sandbox.installation import PROBED_PORTS, TOKENS_PROGRAM, components, hosts, kept
-from topomend.sandbox.kubelet import (
+from topomend.sandbox.devices import dra_plan
+from topomend.sandbox.installed import bearers
+from topomend.sandbox.installed.installation import PROBED_PORTS, TOKENS_PROGRAM, components, hosts, kept
+from topomend.sandbox.node.kubelet import (
     CRI_SOCKET,
     HOSTS,
     KERNEL_TUNABLES,
     KUBELET_WORK,
+    SHARED,
     WRITABLE,
     kubelet_config,
     kubelet_flags,
     node_mounts,
 )
-from topomend.sandbox.machine_files import write_machine
-from topomend.sandbox.node_spec import NodeSpec, fingerprint
+from topomend.sandbox.node.machine_files import write_machine
+from topomend.sandbox.node.node_spec import NodeSpec, fingerprint
+from topomend.sandbox.processes.host import free_addresses, free_ports, python_path
 
 ETCD, API_SERVER = "etcd", "kube-apiserver"
 CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 RUNTIME, DEVICE_PLUGIN, DRA_DRIVER = "runtime", "device-plugin", "dra-driver"
+
+HANDED_ON = ("GOGC", "GOMEMLIMIT")
+"""The caller's variables that every program gets as well: how much memory Go spends to save CPU time
+(https://go.dev/doc/gc-guide)."""
 
 
 def kubelet_program(node_name: str) -> str:
@@ -177,9 +184,9 @@ class Preparation:
         # Relative to the working folder: the absolute paths may exceed the limit of a socket's path (108 bytes).
         sockets = [f"/proc/self/cwd/nodes/{spec.name}/kubelet/{CRI_SOCKET.name}" for spec in self._specs]
         programs.append(self._program(RUNTIME, [self._tools, "cri", *sockets]))
-        plugin = [sys.executable, "-m", "topomend.sandbox.device_plugin", "plugins.json"]
+        plugin = [sys.executable, "-m", "topomend.sandbox.devices.device_plugin", "plugins.json"]
         programs.append(self._program(DEVICE_PLUGIN, plugin, PYTHONPATH=python_path()))
-        driver = [sys.executable, "-m", "topomend.sandbox.dra_driver", str(self._folder)]
+        driver = [sys.executable, "-m", "topomend.sandbox.devices.dra_driver", str(self._folder)]
         programs.append(self._program(DRA_DRIVER, driver, PYTHONPATH=python_path()))
         for spec in self._specs:
             command = [str(self._binaries[spec.kubelet.version]), "kubelet", *kubelet_flags(spec)]
@@ -188,7 +195,7 @@ class Preparation:
         return {
             "compose": self._compose(),
             "nodes": {
-                spec.name: {"mounts": node_mounts(self._node_folder(spec)), "writable": WRITABLE}
+                spec.name: {"mounts": node_mounts(self._node_folder(spec)), "writable": WRITABLE, "shared": SHARED}
                 for spec in self._specs
             },
             "programs": programs,
@@ -209,7 +216,7 @@ class Preparation:
 
     def _topomend_programs(self) -> Sequence[Mapping[str, Any]]:
         """topomend's own programs. They start only if topomend is installed in the sandbox."""
-        command = [sys.executable, "-m", "topomend.sandbox.pod_tokens", str(self._folder)]
+        command = [sys.executable, "-m", "topomend.sandbox.installed.pod_tokens", str(self._folder)]
         tokens = self._program(TOKENS_PROGRAM, command, PYTHONPATH=python_path())
         programs = [tokens]
         for component in self.components:
@@ -243,10 +250,12 @@ class Preparation:
         return bearers.Plan(control_plane.HOST, self._port, authority, token, bearers=served, adapted=kept())
 
     def _program(self, name: str, argv: list[str], node: str | None = None, **environment: str) -> Mapping[str, Any]:
+        handed_on = {variable: os.environ[variable] for variable in HANDED_ON if variable in os.environ}
+        own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._folder)}
         return {
             "name": name,
             "argv": argv,
-            "environment": {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._folder), **environment},
+            "environment": {**handed_on, **own, **environment},
             "directory": str(KUBELET_WORK) if node else str(self._folder),
             "log": str(self._folder / "logs" / f"{name}.log"),
             "node": node,

@@ -21,7 +21,7 @@ from topomend.sandbox import layout
 from topomend.sandbox.api import API, is_ready
 from topomend.sandbox.control_plane import Files
 from topomend.sandbox.failures import SandboxBusy, SandboxError
-from topomend.sandbox.supervisor_client import read_status
+from topomend.sandbox.processes.supervisor_client import read_status
 
 LOOK = 0.2
 """Seconds for which another process may hold a lock that it only tests."""
@@ -128,9 +128,20 @@ def is_up(name: str) -> bool:
     return False
 
 
+def names_up() -> tuple[str, ...]:
+    """The names of this user's sandboxes that are up, in alphabetical order."""
+    locks = sorted(layout.lock_file("x").parent.glob("*.lock"))
+    return tuple(path.stem for path in locks if is_up(path.stem))
+
+
 def kubectl_prefix(name: str, binary: Path) -> list[str]:
     """The command line of kubectl for the sandbox ``name``, up to its arguments."""
-    return [str(binary), "kubectl", "--kubeconfig", str(layout.state_folder(name) / layout.KUBECONFIG_FILE)]
+    return [str(binary), "kubectl", "--kubeconfig", str(kubeconfig(name))]
+
+
+def kubeconfig(name: str) -> Path:
+    """The administrator's kubeconfig of the sandbox ``name``."""
+    return layout.state_folder(name) / layout.KUBECONFIG_FILE
 
 
 def exec_prefix(name: str, node_name: str) -> list[str]:
@@ -163,7 +174,7 @@ def description(name: str) -> Mapping[str, Any]:
     try:
         document = json.loads((layout.state_folder(name) / layout.SANDBOX_FILE).read_text())
     except FileNotFoundError:
-        raise SandboxError(f"sandbox {name} is not up; start it with: topomend sandbox up --name {name}") from None
+        raise SandboxError(f"sandbox {name} is not up; start it with: sandbox up --name {name}") from None
     return document if isinstance(document, dict) else {}
 
 
@@ -190,7 +201,7 @@ def status(name: str) -> Status:
     host, _, port = facts["server"].removeprefix("https://").partition(":")
     api = API(host, int(port), Files(folder).certificate, facts["token"])
     nodes = [SandboxNode(**node, ready=_ready(api, node["name"])) for node in facts["nodes"]]
-    return Status(folder / layout.KUBECONFIG_FILE, facts["version"], tuple(nodes), tuple(programs.values()))
+    return Status(kubeconfig(name), facts["version"], tuple(nodes), tuple(programs.values()))
 
 
 def _resident_memory(pid: int | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation
 
 NAMESPACE = "other"
 

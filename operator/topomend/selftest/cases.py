@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from topomend.decide.filters import too_little_left
-from topomend.model.cluster import Node
-from topomend.model.node_state import Device, NodeState, allocations, free_cpus
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, is_extended, requests_of
+from topomend.decide.diagnosis.filters import too_little_left
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import Device, NodeState, allocations, free_cpus
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, is_extended, requests_of
 from topomend.model.quantity import MilliQuantity, format_bytes, parse_quantity
 from topomend.replay.admission import machine_state_of, reserved_cpus
 from topomend.replay.container_manager import start

@@ -12,10 +12,10 @@ from functools import reduce
 from operator import or_
 
 from topomend.model.bitmask import NUMAMask, format_id_list
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
-from topomend.model.pod import sum_of, usage_of
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.pods.pod import sum_of, usage_of
 from topomend.model.quantity import MilliQuantity, exact_bytes
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import allocation_of

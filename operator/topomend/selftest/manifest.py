@@ -9,8 +9,8 @@ itself. topomend neither gates nor relaunches it.
 from collections.abc import Mapping
 from typing import Any
 
-from topomend.model.cluster import Node, Taint
-from topomend.model.pod import Container, ContainerKind
+from topomend.model.nodes.node import Node, Taint
+from topomend.model.pods.pod import Container, ContainerKind
 from topomend.model.quantity import MilliQuantity, exact_bytes, exact_thousandths
 from topomend.replay.lifecycle.tolerations import NO_EXECUTE
 from topomend.replay.qos import is_memory

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement
-from topomend.wire.cluster import read_requirements
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement
 from topomend.wire.document import Document
+from topomend.wire.pods.scheduling import read_requirements
 
 MAX_VALUES = 20
 """Keys and values of a selector; a namespace may have thousands of budgets, which are in memory together."""

@@ -7,9 +7,9 @@ Source: pkg/scheduler/framework/plugins/volumebinding/binder.go (FindPodVolumes,
 
 from typing import Any
 
-from topomend.model.cluster import NodeSelectorTerm
-from topomend.wire.cluster import check_number, read_terms
+from topomend.model.pods.scheduling import NodeSelectorTerm
 from topomend.wire.document import Document, MalformedObject
+from topomend.wire.pods.scheduling import check_number, read_terms
 
 ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -27,6 +27,15 @@ MAX_VALUES = 100
 def read_volume_name(content: Any) -> str:
     """The name of the claim's volume; empty where it has none yet. Raises MalformedObject."""
     return Document(content)["spec"]["volumeName"].text("")
+
+
+def is_ephemeral(content: Any, pod_uid: str) -> bool:
+    """Whether the claim was made for the pod of this uid, and ends with it. Raises MalformedObject.
+
+    Source: component-helpers/storage/ephemeral/ephemeral.go (VolumeIsForPod).
+    """
+    owners = Document(content)["metadata"]["ownerReferences"]
+    return any(owner["controller"].boolean(default=False) and owner["uid"].text("") == pod_uid for owner in owners)
 
 
 def is_of_claim(content: Any, namespace: str, claim: str) -> bool:

@@ -3,7 +3,7 @@
 from tests.builders import applied, node, node_state
 
 from topomend.cache import changes
-from topomend.model.cluster import Node
+from topomend.model.nodes.node import Node
 
 EMPTY = node_state()
 PUBLISHED = changes.Published(EMPTY, "3")

@@ -6,7 +6,7 @@ import pytest
 from tests.builders import applied, refused_pod, watched_pod
 
 from topomend.cache import changes
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 

@@ -6,7 +6,7 @@ from tests.builders import applied, guaranteed_pod, node_state, pod_allocation
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 
 EMPTY = node_state()
 PUBLISHED = changes.Published(EMPTY, "3")

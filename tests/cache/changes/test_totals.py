@@ -10,10 +10,11 @@ from tests.seeds import SEED
 
 from topomend.cache import changes
 from topomend.cache.changes import ListBegun, ListFailed, NodePodsListed, PodOnNode, TotalsUnknown
+from topomend.cache.entries import PodCounted
 from topomend.cache.pod_reader import counted_pod
-from topomend.cache.snapshot import PodCounted, Snapshot
-from topomend.model.pod import sum_of, usage_of
-from topomend.wire.pod_usage import read_usage
+from topomend.cache.snapshot import Snapshot
+from topomend.model.pods.pod import sum_of, usage_of
+from topomend.wire.pods.pod_usage import read_usage
 
 CPU = {"cpu": 1000, "pods": 1000}
 BEGUN, NEXT_BEGUN = ListBegun("a", 1), ListBegun("a", 2)
@@ -72,10 +73,10 @@ def test_what_the_watch_brings_while_a_list_is_under_way_is_not_lost() -> None:
     assert counted(BEGUN, bound("x", 11), LISTED)["cpu"] == 4000
     assert counted(BEGUN, bound("pending", 8), LISTED)["cpu"] == 3000
     assert counted(BEGUN, bound("running", 11, ended=True, entered=True), LISTED)["cpu"] == 2000
-    older = replace(LISTED, number=2, version="5", used={"cpu": 9000})
+    older = LISTED._replace(number=2, version="5", used={"cpu": 9000})
     assert counted(BEGUN, NEXT_BEGUN, bound("x", 11), LISTED, older)["cpu"] == 4000
     assert counted(BEGUN, NEXT_BEGUN, bound("x", 11), older, LISTED)["cpu"] == 4000
-    assert counted(BEGUN, LISTED, bound("x", 11), BEGUN, bound("y", 12), replace(LISTED, version="11"))["cpu"] == 4000
+    assert counted(BEGUN, LISTED, bound("x", 11), BEGUN, bound("y", 12), LISTED._replace(version="11"))["cpu"] == 4000
 
 
 def test_a_gap_in_the_watch_drops_the_sums_and_the_lists_under_way() -> None:
@@ -92,7 +93,7 @@ def test_a_gap_in_the_watch_drops_the_sums_and_the_lists_under_way() -> None:
     ids=["of all nodes", "of the node", "the node was away"],
 )
 def test_a_list_from_before_a_gap_is_not_taken_for_one_that_began_after_it(gap: list[changes.Change]) -> None:
-    after = replace(LISTED, number=2, version="20", used={"cpu": 5000})
+    after = LISTED._replace(number=2, version="20", used={"cpu": 5000})
     assert counted(BEGUN, *gap, NEXT_BEGUN, LISTED) is None
     assert counted(BEGUN, *gap, NEXT_BEGUN, LISTED, after) == {"cpu": 5000}
     assert counted(BEGUN, *gap, NEXT_BEGUN, ListFailed("a", 1), after) == {"cpu": 5000}
@@ -201,4 +202,4 @@ def test_of_a_pod_that_was_resized_and_ends_nothing_is_concluded() -> None:
 
 
 def test_nothing_is_counted_on_a_node_that_is_not_there() -> None:
-    assert applied(ListBegun("z", 1), replace(LISTED, node="z"), to=Snapshot()) == Snapshot()
+    assert applied(ListBegun("z", 1), LISTED._replace(node="z"), to=Snapshot()) == Snapshot()

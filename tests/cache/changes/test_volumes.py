@@ -1,13 +1,13 @@
-"""What is known of a gated pod's volumes stays known as long as it is the same pod."""
+"""What is known of the volumes of a gated or refused pod stays known as long as it is the same pod."""
 
 from dataclasses import replace
 
-from tests.builders import gated_pod
+from tests.builders import gated_pod, refused_pod
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.cache.snapshot import Snapshot
-from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement, WatchedPod
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement, WatchedPod
 
 TERMS = ((NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),),)
 POD = gated_pod("p", claims=("data",), placement=Placement({"pool": "x"}, volumes=None))
@@ -30,6 +30,16 @@ def test_it_outlasts_events_and_lists_of_the_same_pod() -> None:
         assert kept(apply(known, change)) == replace(later, placement=kept(known).placement)
 
 
+def test_it_is_known_of_a_refused_pod_too() -> None:
+    refused = refused_pod(claims=("data",), placement=POD.placement)
+    read = changes.PodVolumesRead(refused.namespace, refused.name, refused.uid, TERMS)
+    known = apply(apply(Snapshot(), changes.PodUpdated(refused, 1.0)), read)
+    for change in (changes.PodUpdated(replace(refused, version="6"), 2.0), changes.PodsListed((refused,), "7", 2.0)):
+        assert apply(known, change).refused[refused.uid].pod.placement.volumes == TERMS
+    another = replace(refused, uid="another")
+    assert apply(known, changes.PodUpdated(another, 2.0)).refused["another"].pod.placement.volumes is None
+
+
 def test_another_pod_of_the_name_has_volumes_of_its_own() -> None:
     another = replace(POD, uid="another")
     assert kept(apply(apply(WATCHED, READ), changes.PodUpdated(another, 2.0))).placement.volumes is None
@@ -37,6 +47,6 @@ def test_another_pod_of_the_name_has_volumes_of_its_own() -> None:
 
 
 def test_what_is_no_longer_known_is_forgotten() -> None:
-    forgotten = apply(apply(WATCHED, READ), replace(READ, volumes=None))
+    forgotten = apply(apply(WATCHED, READ), READ._replace(volumes=None))
     assert kept(forgotten) == POD
     assert apply(Snapshot(), READ) == Snapshot()

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.model.test_pasted_machine import LSCPU, NUMACTL
+from tests.model.shapes.test_pasted_machine import LSCPU, NUMACTL
 
 from topomend.cli.input.made_machine import any_machine, made_machine, nearest_machine
 from topomend.cli.output.failures import BadInput
 from topomend.discover.capture import capture
-from topomend.model.shape import parse_shape
-from topomend.sandbox.machine_files import write_machine
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 
 
 @pytest.mark.parametrize("source", ["numa:2 cores:1", "p5.48xlarge", "P5.48xlarge dra:a.com/b@0=1"])
@@ -75,7 +75,7 @@ def test_what_is_no_machine_at_all_is_named_with_all_that_may_be_one(tmp_path: P
     with pytest.raises(BadInput, match=r"--machine 'dgxh100' is neither a shape .*: did you mean DGX-H100\?"):
         any_machine("dgxh100", "--machine")
     (tmp_path / "pods.yaml").write_text("kind: Pod\n")
-    with pytest.raises(BadInput, match=r"pods\.yaml: neither lscpu -e .* nor a capture: it cannot be unpacked"):
+    with pytest.raises(BadInput, match=r"pods\.yaml: neither lscpu -e .* nor an archive of topomend capture"):
         any_machine(str(tmp_path / "pods.yaml"), "--machine")
     (tmp_path / "empty" / "sys").mkdir(parents=True)
     with pytest.raises(BadInput, match=r"--machine .*empty: "):

@@ -33,10 +33,12 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (b"a: [", "is neither YAML nor JSON: "),
         (b"\xff\xfe\xfd", "is neither YAML nor JSON: "),
+        (b"NUMA   CPUS   MEMORY\n0      0-1    8Gi: x\n", ": it is a table; print it with -o yaml"),
+        (b"\x1f\x8b\x08\x00", ": it is an archive; topomend discover --root prints"),
         (b"[" * 100_000, " nesting"),  # by our limit, or by that of a newer PyYAML
         (None, "No such file or directory"),
     ],
-    ids=["an open list", "no text", "too deep", "no file"],
+    ids=["an open list", "no text", "a table", "an archive", "too deep", "no file"],
 )
 def test_a_file_that_cannot_be_read_is_one_line_with_its_flag(
     content: bytes | None, words: str, tmp_path: Path
@@ -49,4 +51,5 @@ def test_a_file_that_cannot_be_read_is_one_line_with_its_flag(
     text = str(failure.value)
     assert text.startswith(f"--pod {file}")
     assert words in text
+    assert "byte string" not in text
     assert "\n" not in text

@@ -1,10 +1,14 @@
 """The drawing of a node; on nodes that real agents publish it is tested in tests/live."""
 
+from dataclasses import replace
+
 import pytest
 from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node_state
 
 from topomend.cli.numa.drawing import draw, holdings, styled
-from topomend.model.claimed_device import ContainerClaim
+from topomend.model.devices.claimed_device import ContainerClaim
+from topomend.model.nodes.node_state import ContainerAllocation, PodAllocation
+from topomend.picture.holders import LETTERS
 
 
 @pytest.mark.parametrize(
@@ -61,3 +65,22 @@ def test_a_row_of_cores_has_each_container_in_one_colour_with_its_letter() -> No
         if row is rows[0]:
             assert styles["a"] != styles["b"] != {}
     assert not [part for line in draw(state) if line not in rows for part in styled(line)]
+
+
+def test_what_a_pod_holds_as_a_whole_has_a_letter_too() -> None:
+    whole = PodAllocation("ns", "p", containers=(ContainerAllocation("c0", cpus=0b10),), cpus=0b1110)
+    lines = list(draw(replace(node_state(), pods=(whole,))))
+    assert "NUMA 0  CPUs 0-3   0 of 4 free   memory 8Gi" in lines
+    assert "  cores    Rabb   R reserved   a ns/p c0   b ns/p (whole pod)" in lines
+
+
+def test_holders_beyond_the_letters_share_a_mark_in_the_drawing_alone() -> None:
+    pods = tuple(PodAllocation("ns", f"p{number}", containers=(one_cpu(number),)) for number in range(53))
+    state = replace(node_state("cores:64 memory:8Gi"), pods=pods)
+    [row] = [line for line in draw(state) if line.startswith("  cores    ")]
+    assert row.split()[1] == "R" + LETTERS + "##" + "." * 10
+    assert "# allocated" in row
+
+
+def one_cpu(number: int) -> ContainerAllocation:
+    return ContainerAllocation("c0", cpus=1 << number + 1)

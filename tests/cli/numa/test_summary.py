@@ -1,18 +1,21 @@
 """The summary of pools: which pods of a cluster are typical, and how it is shown."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
 from tests.builders import node, node_state, pod, pod_manifest, snapshot_of
 
 from topomend.cache.snapshot import Snapshot
-from topomend.cli.numa.cluster.pod_argument import RequestedPod
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.summary import of_cluster, of_file, print_pools, read_seen, record_of
-from topomend.decide.pools import pools
-from topomend.model.cluster import REFUSAL_PREFIX, Placement
-from topomend.model.pod import Pod
+from topomend.decide.pools.pools import pools
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, Placement
 
 HALVED = node_state(name="a", pods=[pod("x", "cpu=2 memory=1Mi"), pod("y", "cpu=2 memory=1Mi")])
 """1 CPU is free on NUMA node 0 and 2 are on NUMA node 1."""
@@ -90,6 +93,34 @@ def test_kinds_beyond_three_are_shown_by_wide_alone(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.splitlines()[-1] == "and 2 more kinds of pods: -o wide shows them"
     printed(snapshot_of(HALVED), *kinds, wide=True)
     assert "more kinds" not in capsys.readouterr().out
+
+
+def painted_in(text: str) -> list[tuple[str, str]]:
+    """The parts of a text that are painted, each with the number of its colour."""
+    return [(words, colour) for colour, words in re.findall(r"\x1b\[(3\d)m([^\x1b]+)", text)]
+
+
+RED, GREEN, YELLOW = "31", "32", "33"
+
+
+@pytest.mark.parametrize(
+    ("states", "asked", "painted"),
+    [
+        ([HALVED], FOUR, [("3", RED), ("100%", RED), ("0 of 1", RED)]),
+        ([HALVED, node_state(name="b")], FOUR, [("3", YELLOW), ("30%", YELLOW), ("1 of 2", YELLOW)]),
+        ([HALVED], "cpu=1 memory=1Mi", [("0", GREEN), ("0%", GREEN), ("1 of 1", GREEN)]),
+        ([HALVED], "", []),
+    ],
+    ids=["all", "some", "none", "unknown"],
+)
+def test_on_a_terminal_the_unusable_share_is_painted_by_how_large_it_is(
+    states: list[NodeState], asked: str, painted: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = snapshot_of(*states)
+    typical = of_file([requested(pod("p", asked))] if asked else [])
+    with click.Context(click.Command("c"), color=True):
+        print_pools(pools(snapshot, typical), wide=False)
+    assert painted_in(capsys.readouterr().out) == painted
 
 
 def test_the_document_has_null_where_nothing_is_known() -> None:

@@ -7,15 +7,19 @@ record does the same.
 import json
 import os
 import pty
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from fcntl import ioctl
 from multiprocessing import get_context
 from pathlib import Path
+from termios import TIOCSWINSZ
 from typing import Any
 
 import pytest
 import tests.operator_process  # noqa: F401  it has the fork server load the modules once
 import yaml
+from click import unstyle
 from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.terminals import written
 
@@ -28,6 +32,8 @@ pytestmark = pytest.mark.cluster
 POISON = "\x1b]0;pwned\x07\x1b[2J\u202e\u200b\x9b31m\r\nforged: line"
 SHOWN = r"\x1b]0;pwned\x07\x1b[2J\u202e\u200b\x9b31m"
 """As which all of it but its end is to be seen."""
+
+COLUMNS = 200
 
 WITHOUT_AGENT = "hostile-c"
 
@@ -161,17 +167,49 @@ def test_no_verb_passes_a_byte_on_that_a_terminal_obeys(hostile: Cluster, folder
     assert SHOWN[:12] in text or verb in SILENT or verb in DATA, text
 
 
-def on_terminal(kubeconfig: Path, arguments: list[str]) -> str:
+@pytest.fixture
+def refused(two_nodes: Cluster, hostile: Cluster, tmp_path: Path) -> Path:
+    """A pod that no node admits, asked about on nodes that publish again what they have."""
+    del hostile
+    for state in list(two_nodes.states.values()):
+        two_nodes.publish(state)
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(pod("asked", 300)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("verb", "painted"),
+    [
+        (("explain", "-f", "POD", "--node", NODE_A), "\x1b[31mrefuses\x1b[0m"),
+        (("fit", "-f", "POD"), "\x1b[31moverall: 0 of 1 fit now\x1b[0m"),
+        (("make-room", "-f", "POD"), "no node would admit it"),
+    ],
+)
+def test_answers_are_painted_on_a_terminal_and_say_the_same_without(
+    two_nodes: Cluster, refused: Path, verb: tuple[str, ...], painted: str
+) -> None:
+    arguments = [str(refused) if word == "POD" else word for word in verb]
+    told = on_terminal(two_nodes.sandbox.kubeconfig, arguments, no_colour="")
+    assert painted in told
+    assert "\x1b[31m" in told
+    assert unstyle(told) == on_terminal(two_nodes.sandbox.kubeconfig, arguments)
+
+
+def on_terminal(kubeconfig: Path, arguments: list[str], no_colour: str = "1") -> str:
     """What the plugin writes to a terminal of its own, errors too."""
     ours, theirs = pty.openpty()
-    process = get_context("forkserver").Process(target=_run, args=(os.ttyname(theirs), kubeconfig, arguments))
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
+    process = get_context("forkserver").Process(
+        target=_run, args=(os.ttyname(theirs), kubeconfig, arguments, no_colour)
+    )
     process.start()
     text = written(ours, theirs, process.sentinel)
     process.join()
     return text
 
 
-def _run(terminal: str, kubeconfig: Path, arguments: list[str]) -> None:
+def _run(terminal: str, kubeconfig: Path, arguments: list[str], no_colour: str) -> None:
     """In a process of its own, whose terminal this is."""
     from topomend.cli.kubectl_numa import numa  # noqa: PLC0415
     from topomend.cli.output import waiting  # noqa: PLC0415
@@ -181,5 +219,5 @@ def _run(terminal: str, kubeconfig: Path, arguments: list[str]) -> None:
     end = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
     for stream in range(3):
         os.dup2(end, stream)
-    os.environ |= {"KUBECONFIG": str(kubeconfig), "NO_COLOR": "1"}  # ours are no part of what objects contain
+    os.environ |= {"KUBECONFIG": str(kubeconfig), "NO_COLOR": no_colour}  # ours are no part of what objects contain
     numa(arguments, prog_name="kubectl numa")

@@ -1,11 +1,15 @@
 """The formats of ``-o``, and what a watch prints after its first answer."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
+import click
 import pytest
 import yaml
 
-from topomend.cli.output.formats import Printer, Row
+from topomend.cli.input.manifests import read_documents
+from topomend.cli.output.formats import Printer, Row, document_text
 
 HEADING = ("NAME", "STATE")
 
@@ -55,6 +59,26 @@ def test_programs_get_one_document_and_then_one_for_each_change(capsys: pytest.C
     assert [*yaml.safe_load_all(text)] == [{"items": [{"name": "a", "state": "up"}]}, *records]
 
 
+@pytest.mark.parametrize("text", ["018000", "0108e0", "1e3", "0o17", "0x1f", "12", "a", "0000:00:1f.2"])
+def test_a_text_that_looks_like_a_number_is_read_back_as_a_text(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "host.yaml"
+    file.write_text(document_text({"class": text}, "yaml"))
+    assert [*read_documents(str(file), "--node")] == [{"class": text}]
+
+
 def test_names_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     one, other = row("a", "up"), Row(("x",), ("a", "up"), {}, "thing/a")
     assert printed("name", capsys, [one, other]) == ["thing/a\n"]
+
+
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_a_cell_has_its_style_under_its_heading_where_colours_are(
+    capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    styled = replace(row("a", "down"), styles={"STATE": {"fg": "red"}})
+    plain = printed(output, capsys, [styled])
+    with click.Context(click.Command("c"), color=True):
+        first, changed = printed(output, capsys, [styled], [replace(styled, record={})])
+    assert f"\na      {click.style('down', fg='red')}" in first
+    assert changed.startswith(f"a      {click.style('down', fg='red')}")
+    assert [click.unstyle(first)] == plain

@@ -12,9 +12,10 @@ from tests.publish.test_bounded import monster, written
 
 from topomend.cli.main import main
 from topomend.model.condition import Summary
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 from topomend.wire.published.node_topology import node_topology, status_of
 
 SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi device:vendor.com/gpu@0=1,1=1"
@@ -147,6 +148,32 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
     assert result.stdout == ""
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+SETTINGS_UNKNOWN = "warning: gpu-01: it does not say how its kubelet is set, and default settings align nothing: give "
+PODS_UNKNOWN = "warning: gpu-01: it does not say which pods run there, and counts as empty"
+
+
+@pytest.mark.parametrize(
+    ("beside", "flags", "warnings"),
+    [
+        ((), (), [SETTINGS_UNKNOWN, PODS_UNKNOWN]),
+        ((), ("--cpu-manager-policy", "static", "--reserved-cpus", "0"), [PODS_UNKNOWN]),
+        ((pod("other"),), (), [SETTINGS_UNKNOWN]),
+    ],
+    ids=["nothing is said", "its settings are said", "its pods are beside it"],
+)
+def test_of_a_discovered_host_it_is_said_what_is_not_known_and_how_to_say_it(
+    beside: tuple[dict[str, Any], ...], flags: tuple[str, ...], warnings: list[str], tmp_path: Path
+) -> None:
+    write_machine(tmp_path / "gpu-01", parse_shape(SHAPE).machine())
+    found = CliRunner().invoke(main, ["discover", "--root", str(tmp_path / "gpu-01"), "-o", "yaml"]).stdout
+    file = tmp_path / "gpu-01.yaml"
+    file.write_text(f"{found}---\n{yaml.safe_dump_all(beside)}")
+    result = simulate(tmp_path, pod("a", cpu="500m"), node=str(file), flags=list(flags))
+    assert result.exit_code == 0
+    said = result.stderr.splitlines()
+    assert [line.startswith(warning) for line, warning in zip(said, warnings, strict=True)] == [True] * len(warnings)
 
 
 @pytest.mark.parametrize("content", [b"\x00\xff\xfe", b"a: [", b"!!python/object:os.system {}", b"- " * 100_000])

@@ -1,7 +1,7 @@
 import pytest
 
 from topomend.cli.simulate.trace import PodEnd, read_trace
-from topomend.model.bound_pod import BoundPod
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import MalformedObject
 
 POD = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}

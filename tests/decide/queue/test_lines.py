@@ -9,7 +9,7 @@ from tests.seeds import SEED
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.queue.lines import UPDATE_SECONDS, QueueLines
-from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
 
 
 def shown(lines: QueueLines, snapshot: Snapshot, now: float) -> list[list[str]]:

@@ -17,15 +17,15 @@ from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
-from topomend.decide.feasibility import diagnose
-from topomend.decide.filters import filter_node
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.decide.diagnosis.filters import filter_node
 from topomend.decide.plan import MAX_NAMED_NODES
 from topomend.decide.queue import order as queue_order
 from topomend.decide.queue.order import MAX_EARLIER_PODS, PATIENCE_SECONDS, Reservation
 from topomend.model.bitmask import NUMAMask
-from topomend.model.cluster import Owner, Placement, WatchedPod
-from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import Pod, requests_of
+from topomend.model.nodes.node_state import NodeState, emptied
+from topomend.model.pods.pod import Pod, requests_of
+from topomend.model.pods.scheduling import Owner, Placement, WatchedPod
 from topomend.replay.admission import admit
 
 ONE_HOLE = node_state(pods=[guaranteed_pod("high", 4)])

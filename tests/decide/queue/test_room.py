@@ -7,10 +7,10 @@ import pytest
 from tests.builders import node_state, pod, running, snapshot_of
 from verify.room.clusters import ANY_NODE
 
+from topomend.decide.budgets import Budget
 from topomend.decide.queue import room
 from topomend.decide.queue.room import Occupant, Occupied, Room, make_room
-from topomend.decide.queue.victims import Budget
-from topomend.model.pod import usage_of
+from topomend.model.pods.pod import usage_of
 
 LARGE = pod("large", "cpu=4 memory=1Mi")
 NODES = {"a": "first", "b": "second"}

@@ -11,15 +11,22 @@ from topomend.cache import changes
 from topomend.cache.changes import NOMINATED_SECONDS, UNBOUND_SECONDS, apply
 from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
 from topomend.cache.snapshot import Snapshot
+from topomend.decide.budgets import Budget
 from topomend.decide.queue.victims import (
-    Budget,
+    Preemption,
     Running,
+    carried_out,
     choose_victims,
+    is_better,
+    is_choosing,
+    schedulers_choice,
     undecided_nodes,
+    where_budgets_decide,
     where_scheduler_preempts,
     would_admit_empty,
 )
-from topomend.model.cluster import Taint, WatchedPod
+from topomend.model.nodes.node import Taint
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.replay.admission import admit, release
 from topomend.wire.group import FIT_GATE
 
@@ -247,6 +254,54 @@ def test_the_scheduler_spares_first_what_a_budget_protects() -> None:
         assert scheduler_on(snapshot, pods, budgets=[budget]) == expected, budget
 
 
+def test_budgets_may_have_the_scheduler_make_room_that_it_would_not_make_without_them() -> None:
+    """It evicts the important pod then instead of the protected one. Kept: seed 311127, cluster 633."""
+    snapshot, on = occupied("a", first=2, low=2, kept=1, important=2)
+    priorities, began = {"low": -10, "kept": 0}, "2026-01-01T00:00:0{}Z"
+    pods = [
+        replace(pod, priority=priorities.get(pod.name, 5), start_time=began.format(number))
+        for number, pod in enumerate(on["a"])
+    ]
+    kept = next(pod for pod in pods if pod.name == "kept")
+    assert scheduler_on(snapshot, {"a": pods}) == ()
+    assert where_budgets_decide(snapshot, URGENT, Running({"a": pods})) == ["a"]
+    budget = Budget(frozenset({kept.uid}), 0)
+    assert scheduler_on(snapshot, {"a": pods}, budgets=[budget]) == ("a",)
+
+
+def test_budgets_decide_nothing_where_the_scheduler_evicts_nobody_or_all_would_not_do() -> None:
+    snapshot, on = occupied("a", one=2, two=2)
+    assert where_budgets_decide(snapshot, URGENT, Running(on)) == [], "enough is left in total"
+    snapshot, on = occupied("a", one=3, two=3)
+    important = [replace(pod, priority=10) for pod in on["a"]]
+    assert where_budgets_decide(snapshot, URGENT, Running({"a": important})) == []
+
+
+def test_the_scheduler_chooses_the_node_whose_victims_are_least_to_be_missed() -> None:
+    first, second = occupied("a", one=3, two=4), occupied("b", three=3, four=4)
+    snapshot = snapshot_of(*(each.publications[name].state for each, name in ((first[0], "a"), (second[0], "b"))))
+    pods = {"a": [replace(pod, priority=5) for pod in first[1]["a"]], "b": second[1]["b"]}
+    chosen = schedulers_choice(snapshot, URGENT, Running(pods))
+    assert chosen is not None
+    assert (chosen.node, len(chosen.victims)) == ("b", 1)
+    assert is_better(chosen, Preemption("a", tuple(pods["a"])))
+    assert not is_better(chosen, chosen)
+    assert not is_better(None, chosen)
+    free = occupied("a", one=2)
+    assert schedulers_choice(free[0], URGENT, Running(free[1])) is None
+
+
+def test_once_carried_out_the_place_of_the_victims_is_that_of_their_pod() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    one, two = on["a"]
+    wide = gated_pod("wide", 4, priority=10)
+    before = Running({"a": [one, replace(two, priority=0)]})
+    then = carried_out(before, Preemption("a", (two,)), wide.pod)
+    assert victims(snapshot, then.by_node, awaited=then.awaited) == ["one"]
+    assert victims(snapshot, then.by_node, wide, awaited=before.awaited) == [], "without the pod nobody else must go"
+    assert [pod.deleting for pod in before.by_node["a"]] == [False, False]
+
+
 def test_a_pod_that_may_go_to_another_node_does_not_count_as_one_that_comes() -> None:
     """With it the scheduler would evict both pods, without it the one that is of no use. Kept: seed 1, cluster 25."""
     snapshot, on = occupied("a", one=3, two=2)
@@ -282,6 +337,18 @@ def test_a_node_is_undecided_while_the_scheduler_evicts_pods_there() -> None:
     assert undecided_nodes(nominated) == undecided_nodes(bound) == {"b"}
     assert undecided_nodes(published) == set()
     assert undecided_nodes(apply(gone, changes.TimePassed(UNBOUND_SECONDS))) == set()
+
+
+def test_the_scheduler_chooses_until_a_victim_leaves_or_the_pod_is_bound() -> None:
+    before = snapshot_of(*(node_state(name=name) for name in "ab"))
+    ungated = apply(before, changes.PodAssumed(FIRST.pod, ("a",), 0.0, displaces=True))
+    stays, leaves = watched_pod("stays", node="a"), watched_pod("leaves", node="a", deleting=True)
+    assert is_choosing(ungated, "a", [stays])
+    assert not is_choosing(ungated, "a", [stays, leaves])
+    assert not is_choosing(ungated, "b", [stays])
+    assert not is_choosing(before, "a", [stays])
+    assert not is_choosing(seen(ungated, node="a"), "a", [])
+    assert not is_choosing(seen(ungated, unschedulable=True), "a", [])
 
 
 def test_pods_that_find_room_make_no_node_undecided_however_many_come() -> None:

@@ -7,7 +7,7 @@ import yaml
 from deploy.helm.chart import CHART
 from tools.chart.programs import run
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 Object: TypeAlias = dict[str, Any]
 

@@ -18,9 +18,9 @@ from tests.deploy.chart.test_values import EVERYTHING
 from tools.chart.programs import run
 
 from topomend.drain.operators import LABELS
-from topomend.kube import client
+from topomend.kube import client, kueue
 from topomend.kube.client import Resource
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.runtime.leader_election import NAME as LEASE
 
 UNKNOWN = 3
@@ -126,7 +126,9 @@ def test_the_drain_may_do_what_a_drain_does_and_nothing_else() -> None:
         for verb in ("get", "list", "delete")
         for kind in ("mutatingwebhookconfigurations", "mutatingadmissionpolicybindings")
     }
-    assert rules("pre-delete", "ClusterRole") == pods | records | gating | {
+    of_kueue = {("list", f"{kind}.kueue.x-k8s.io", "*") for kind in ("admissionchecks", "clusterqueues")}
+    assert rules("pre-delete", "ClusterRole") == pods | records | gating | of_kueue | {
+        ("patch", "admissionchecks/status.kueue.x-k8s.io", "*"),
         ("patch", "relaunches/status.topomend.io", "*"),
         ("create", "subjectaccessreviews.authorization.k8s.io", "*"),
         ("update", "validatingadmissionpolicies.admissionregistration.k8s.io", "*"),
@@ -142,9 +144,10 @@ def test_the_drain_may_do_what_a_drain_does_and_nothing_else() -> None:
 
 
 def _asked_for_by(paths: Iterable[Path]) -> set[str]:
-    """The resources, with their groups, that modules know by the names of ``kube.client``."""
+    """The resources, with their groups, that modules know by the names of ``kube.client`` and ``kube.kueue``."""
     named = {name for path in paths for name in re.findall(r"\b[A-Z_]{4,}\b", path.read_text())}
-    known = {name: value for name, value in vars(client).items() if isinstance(value, Resource)}
+    both = {**vars(client), **vars(kueue)}
+    known = {name: value for name, value in both.items() if isinstance(value, Resource)}
     resources = [known[name] for name in named & known.keys()]
     return {".".join([each.plural, *each.api_version.split("/")[:-1]]) for each in resources}
 
@@ -270,7 +273,9 @@ def test_the_notes_of_an_operator_that_observes_promise_no_change() -> None:
         ({"gating": {"brake": False}}, "It stamps new bare pods", "It gates the next pods"),
         ({"scaleUp": {"enabled": False}}, "It stamps", "PodScheduled"),
         ({"placeholders": {"enabled": True}}, "It creates placeholders in topomend-system", "evicts no"),
+        ({"defragment": {"enabled": True}}, "It moves pods of steered namespaces", "evicts no"),
         ({"startupTaint": {"enabled": True}}, "startup taint off new nodes", "evicts no"),
+        ({"kueue": {"enabled": True}}, "answers Kueue's admission checks", "evicts no"),
         ({"uninstall": {"drain": False}}, "kubectl numa drain --operator-namespace topomend-system", "It first drains"),
         ({"imagePullSecrets": [{"name": "key"}]}, "must exist in topomend-system and in topomend-agent", "evicts no"),
         ({"crds": {"keep": False}}, "It first drains", "objects stay"),

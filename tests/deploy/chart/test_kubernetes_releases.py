@@ -11,7 +11,7 @@ from tests.deploy.chart.test_values import EVERYTHING
 from tools.chart.programs import run
 from verify.chart.schemas import LOCATION, written
 
-from topomend.sandbox.go_modules import OLDEST_MINOR, minor_of
+from topomend.sandbox.releases.go_modules import OLDEST_MINOR, minor_of
 
 RELEASES = next(
     line.split("?=")[1].split() for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("RELEASES")

@@ -17,10 +17,13 @@ from tests.deploy.test_renamed import HOME, PREFIX, renamed
 KEEP = {"helm.sh/resource-policy": "keep"}
 
 VALUES: dict[str, Any] = {
+    "claims": {"claims": {"enabled": True}},
+    "kueue": {"kueue": {"enabled": True}},
     "kubelet-root": {"kubelet": {"rootDir": "/data/kubelet"}},
     "kubelet-state": {"kubelet": {"state": {"enabled": True}}},
     "node-resource-topology": {"nodeResourceTopology": {"enabled": True}},
     "node-features": {"nodeFeatures": {"enabled": True}},
+    "defragment": {"defragment": {"enabled": True}},
     "observe": {"mode": "observe"},
     "openshift": {"openshift": {"enabled": True}},
     "placeholders": {"placeholders": {"enabled": True}},

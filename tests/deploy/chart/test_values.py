@@ -120,8 +120,14 @@ def _of_features(arguments: tuple[str, ...]) -> Iterator[Case]:
     yield Case("scaleUp.enabled", OFF, ("ClusterRoleBinding", "topomend-scale-up"))
     yield Case("volumes.enabled", OFF, ("ClusterRoleBinding", "topomend-volumes"))
     yield Case("placeholders.enabled", ON, OPERATOR, arguments, "--placeholders")
+    yield Case("defragment.enabled", ON, OPERATOR, arguments, "--defragment")
+    yield Case("defragment.enabled", ON, ("ClusterRoleBinding", "topomend-defragment"))
     yield Case("startupTaint.enabled", ON, OPERATOR, arguments, "--startup-taint")
     yield Case("startupTaint.enabled", ON, ("ClusterRoleBinding", "topomend-startup-taint"))
+    yield Case("claims.enabled", ON, OPERATOR, arguments, "--claims")
+    yield Case("claims.enabled", ON, ("ClusterRoleBinding", "topomend-claims"))
+    yield Case("kueue.enabled", ON, OPERATOR, arguments, "--kueue")
+    yield Case("kueue.enabled", ON, ("ClusterRoleBinding", "topomend-kueue"))
     yield Case("nodeResourceTopology.enabled", ON, AGENT, arguments, "--node-resource-topology")
     yield Case("nodeFeatures.enabled", ON, AGENT, arguments, "--node-features=$(POD_NAMESPACE)")
     yield Case("openshift.enabled", ON, ("SecurityContextConstraints", "topomend-agent"))
@@ -185,6 +191,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "relaunchBurst": 7,
         "relistSeconds": 60,
         "recordHours": 48,
+        "defragmentMinutes": 30,
+        "defragmentMoves": 2,
+        "defragmentRate": 1.5,
+        "defragmentThreshold": 25,
+        "defragmentPriority": 100,
         "webhookUrl": "https://numa.example.com/gate",
     },
     "agent": {"interval": 2, "kubeletTlsVerify": "required"},
@@ -194,6 +205,8 @@ FLAGS = {
     "operator": [
         *("--workers=8", "--max-attempts=3", "--relaunch-rate=0.5", "--relaunch-burst=7", "--relist-seconds=60"),
         *("--record-hours=48", "--webhook-url=https://numa.example.com/gate"),
+        *("--defragment-minutes=30", "--defragment-moves=2", "--defragment-rate=1.5", "--defragment-threshold=25"),
+        "--defragment-priority=100",
     ],
     "agent": ["--interval=2", "--kubelet-tls-verify=required"],
 }
@@ -405,8 +418,15 @@ def test_a_chart_that_contains_this_one_may_have_global_values() -> None:
 
 
 def test_observing_takes_no_taints_off() -> None:
+    said = refusal(values={"mode": "observe", "defragment": {"enabled": True}})
+    assert "defragment.enabled: an operator that observes moves no pod: use mode relaunch" in said
     said = refusal(values={"mode": "observe", "startupTaint": {"enabled": True}})
     assert "startupTaint.enabled: an operator that observes changes no node: use mode relaunch, or leave the" in said
+
+
+def test_observing_answers_no_admission_check() -> None:
+    said = refusal(values={"mode": "observe", "kueue": {"enabled": True}})
+    assert "kueue.enabled: an operator that observes answers no admission check: use mode relaunch, or leave" in said
 
 
 # Names

@@ -1,49 +1,40 @@
 """The plugin's archives have what the plugin imports: requirements/plugin.lock against the modules themselves."""
 
 import re
-import sys
-from collections.abc import Iterable, Iterator
+import tomllib
 from importlib.metadata import packages_distributions
 
-import grimp
+from deploy.manifests import ROOT
 from deploy.release.plugin import ENTRIES, LOCK
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.imports import foreign_imports
 
 from topomend.cli.kubectl_numa import _VERBS as VERBS
 
 PROGRAMS = [f"topomend.cli.{entry.split()[0]}" for entry in ENTRIES.values()]
 
 
-def ancestors(module: str) -> Iterator[str]:
-    """The packages whose ``__init__`` runs before the module."""
-    parts = module.split(".")
-    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-
-
-def imported(roots: Iterable[str]) -> set[str]:
-    """All modules that these import, and theirs, by name; of foreign packages the first name alone."""
-    graph = grimp.build_graph("topomend", include_external_packages=True)
-    found: set[str] = set()
-    waiting = {each for root in roots for each in ancestors(root)}
-    while waiting:
-        found |= waiting
-        direct = {each for module in waiting for each in graph.find_modules_directly_imported_by(module)}
-        waiting = {each for module in direct for each in ancestors(module) if each in graph.modules} - found
-    return found
+NAMES_ALONE = "pyudev"
+"""What the plugin shows of machines that it reads has no names of PCI devices."""
 
 
 def test_each_package_that_a_verb_imports_is_in_the_archive() -> None:
-    foreign = {
-        module
-        for module in imported([*PROGRAMS, *(module for module, _, _ in VERBS.values())])
-        if not module.startswith("topomend") and module not in sys.stdlib_module_names
-    }
+    foreign = foreign_imports([*PROGRAMS, *(module for module, _, _ in VERBS.values())]) - {NAMES_ALONE}
     locked = {canonicalize_name(name) for name in re.findall(r"^([\w.-]+)==", LOCK.read_text(), re.MULTILINE)}
     providers = packages_distributions()
     # A distribution that the locked ones lack, of all that provide the module.
     lacking = {module for module in foreign if not {canonicalize_name(name) for name in providers[module]} & locked}
     assert {"click", "yaml"} <= foreign
     assert lacking == set()
+
+
+def test_the_archive_has_what_the_extra_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["plugin"]]
+    lines = (ROOT / "requirements" / "plugin.in").read_text().splitlines()
+    given = {Requirement(line).name for line in lines if not line.startswith("#")}
+    assert given == {Requirement(each).name for each in asked}
 
 
 def test_packages_are_those_of_development_but_one_for_macs_with_intels_processors() -> None:

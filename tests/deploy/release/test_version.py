@@ -19,6 +19,10 @@ def test_every_file_names_this_version() -> None:
         ("version: 0.1.0\nappVersion: v0.1.0\n", "version: 2.0.0-rc.1\nappVersion: v2.0.0-rc.1\n"),
         ("    app.kubernetes.io/version: v0.1.0-rc.2", "    app.kubernetes.io/version: v2.0.0-rc.1"),
         ("docker build -t REGISTRY/topomend:v0.1.0 .", "docker build -t REGISTRY/topomend:v2.0.0-rc.1 ."),
+        (
+            'version = "0.1.0"\ndependencies = ["topomend==0.1.0"]',
+            'version = "2.0.0-rc.1"\ndependencies = ["topomend==2.0.0-rc.1"]',
+        ),
         # Those of other things stay.
         ("image: other:v0.1.0, Kubernetes v1.37.2", "image: other:v0.1.0, Kubernetes v1.37.2"),
         ("  version: 0.1.0", "  version: 0.1.0"),

@@ -6,8 +6,8 @@ from topomend.discover.host_files import Root
 from topomend.discover.machine.sysfs import read_machine
 from topomend.model.bitmask import mask_of
 from topomend.model.machine import CoreKind, Hardware, HugePages
-from topomend.model.shape import parse_shape
-from topomend.sandbox.machine_files import cpu_map, write_machine
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import cpu_map, write_machine
 
 CPU = "sys/devices/system/cpu"
 FOUR = "sockets:1 numa:1 cores:4 memory:4Gi"

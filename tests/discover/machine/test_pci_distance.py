@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from topomend.discover.machine.pci_distance import PCIDistance, pci_distance
@@ -23,7 +21,7 @@ NOWHERE = device("0000:d1:00.0", "0000:d0:00.0", numa_node=None)
 @pytest.mark.parametrize(
     ("other", "distance"),
     [
-        (replace(GPU, address="0000:3d:00.1"), PCIDistance.SAME_DEVICE),
+        (GPU._replace(address="0000:3d:00.1"), PCIDistance.SAME_DEVICE),
         (BESIDE, PCIDistance.SAME_SWITCH),
         (DEEPER, PCIDistance.SAME_ROOT_PORT),
         (OTHER_PORT, PCIDistance.SAME_ROOT_COMPLEX),
@@ -40,7 +38,7 @@ def test_the_distance_is_what_lies_between_whichever_is_asked_first(other: PCIDe
 def test_functions_that_share_a_physical_device_are_one_device() -> None:
     parent = device("0000:5e:00.0", "0000:5d:00.0")
     one, other = (
-        replace(parent, address=f"0000:5e:0{number}.1", physical_function=f"0000:5e:00.{number}") for number in (1, 2)
+        parent._replace(address=f"0000:5e:0{number}.1", physical_function=f"0000:5e:00.{number}") for number in (1, 2)
     )
     assert pci_distance(one, parent) == pci_distance(parent, other) == pci_distance(one, other) == "same device"
 

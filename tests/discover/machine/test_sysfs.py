@@ -7,8 +7,8 @@ from topomend.discover.host_files import Root
 from topomend.discover.machine.sysfs import read_machine
 from topomend.model.bitmask import format_id_list, mask_of
 from topomend.model.machine import Machine
-from topomend.model.shape import parse_shape
-from topomend.sandbox.machine_files import write_machine
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 
 NODE = "sys/devices/system/node"
 CPU = "sys/devices/system/cpu"

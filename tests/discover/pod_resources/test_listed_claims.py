@@ -14,7 +14,7 @@ from topomend.discover.pod_resources.listed_claims import (
     MAX_NODE_CLAIMS,
 )
 from topomend.discover.pod_resources.pod_resources import PodResources, PodResourcesClient
-from topomend.model.claimed_device import ContainerClaim
+from topomend.model.devices.claimed_device import ContainerClaim
 
 DRIVER, POOL = "gpu.example.com", "node-1"
 

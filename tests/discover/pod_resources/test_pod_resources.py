@@ -11,7 +11,7 @@ from tests.discover.machines import Lister, container, on, pod, serving
 from topomend.discover import podresources_pb2 as messages
 from topomend.discover.pod_resources.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
 from topomend.model.bitmask import mask_of
-from topomend.model.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
 
 
 def read(path: Path, timeout: float = 5.0) -> PodResources:

@@ -12,10 +12,10 @@ from verify.oracle.cases import node_state as verify_node_state
 from verify.oracle.generate import random_case
 
 from topomend.explain.nearest.nearest_amounts import NearestAmount, nearest_amounts
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit, is_admitted
 from topomend.replay.effort import Overspent, Shares
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 REFUSED_PODS = 200
 GIB = 1 << 30

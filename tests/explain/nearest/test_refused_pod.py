@@ -11,8 +11,8 @@ from verify.nearest.counterfactual import refused_pods
 
 from topomend.explain.nearest.refused_pod import RefusedPod
 from topomend.explain.nearest.varied_amount import VariedAmount, varied_amounts
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay import qos
 from topomend.replay.admission import is_admitted
 from topomend.replay.container_manager import ContainerManager, start

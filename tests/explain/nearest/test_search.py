@@ -6,8 +6,8 @@ from tests.builders import node_state, pod
 from topomend.explain.nearest.nearest_amounts import nearest_amounts
 from topomend.explain.nearest.refused_pod import RefusedPod
 from topomend.explain.nearest.varied_amount import VariedAmount
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, requests_of
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import admit
 from topomend.replay.scopes import Admission

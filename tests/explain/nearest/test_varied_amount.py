@@ -3,8 +3,8 @@
 from tests.builders import node_state, pod
 
 from topomend.explain.nearest.varied_amount import VariedAmount, varied_amounts
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager, start
 

@@ -37,7 +37,7 @@ from topomend.kube.client import NODES, Client, Resource, connect
 from topomend.kube.connection.access import find_access
 from topomend.kube.connection.kubeconfig import NotConfigured, load
 from topomend.kube.errors import APIError
-from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.releases.build import ensure_binary
 
 pytestmark = pytest.mark.cluster
 

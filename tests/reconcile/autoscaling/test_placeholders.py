@@ -15,7 +15,7 @@ from tests.refused_pods import gated, gates, refused, watched
 from topomend.cache import changes
 from topomend.kube.client import NAMESPACES, PODS, Client, Resource
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, NotPermitted, ServerFailed
-from topomend.model.cluster import Toleration, WatchedPod
+from topomend.model.pods.scheduling import Toleration, WatchedPod
 from topomend.reconcile.autoscaling.placeholders import (
     CHECK_SECONDS,
     EXPENDABLE_PRIORITY,
@@ -27,8 +27,8 @@ from topomend.reconcile.gated.gated_pods import GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.relaunch.placeholder import read_placeholder
 from topomend.runtime.backoff import Backoff
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import PLACEHOLDER_GATE
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,7 @@ from tests.refused_pods import gated, gates, watched
 from topomend.cache import changes
 from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.autoscaling.scale_up import PATIENCE_SECONDS, WRITE_BURST
 from topomend.reconcile.optional_right import OFF_SECONDS, OptionalRight
 from topomend.wire.group import ASKS_FOR_NODE, FIT_GATE, RELAUNCH_GATE

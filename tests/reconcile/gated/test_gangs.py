@@ -17,7 +17,7 @@ from topomend.cache import changes
 from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
 from topomend.kube.pod_groups import GROUP_RESOURCES
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.autoscaling.scale_up import PATIENCE_SECONDS
 from topomend.reconcile.gated.gangs import (
     BUSY_SECONDS,
@@ -39,9 +39,9 @@ from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
 from topomend.replay.effort import Effort, TurnOver
 from topomend.runtime.backoff import Backoff, Exponential
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import FIT_GATE
-from topomend.wire.pod_group import KUBERNETES, KUEUE_SIZE, LABELS, SCHEDULER_PLUGINS, VOLCANO
+from topomend.wire.pods.pod_group import KUBERNETES, KUEUE_SIZE, LABELS, SCHEDULER_PLUGINS, VOLCANO
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = pytest.mark.cluster
 

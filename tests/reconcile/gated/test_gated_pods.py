@@ -10,9 +10,10 @@ from tests.refused_pods import gated, gates, watched
 
 from topomend.cache import changes
 from topomend.kube.client import CLAIMS, PODS
-from topomend.model.cluster import HOSTNAME_LABEL, NodeSelectorTerm, Owner, Placement, Requirement, WatchedPod
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.pods.scheduling import NodeSelectorTerm, Owner, Placement, Requirement, WatchedPod
 from topomend.reconcile.gated.gated_pods import MAX_YIELDS, SETTLE_SECONDS, YIELD_SECONDS, GatedPods
-from topomend.reconcile.gated.volumes import COMING_SECONDS, RETRY_SECONDS
+from topomend.reconcile.placement.volumes import COMING_SECONDS, RETRY_SECONDS
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
 from topomend.relaunch.narrowed_affinity import narrowing_of

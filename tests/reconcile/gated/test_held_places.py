@@ -13,7 +13,7 @@ from tests.waiting import consistently, eventually
 
 from topomend.cache import changes
 from topomend.decide.queue.victims import Preemption
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.object_faults import ObjectFaults
 

@@ -9,13 +9,13 @@ from tests.reconcile.gated.test_gangs import Groups
 from tests.refused_pods import gates
 
 from topomend.kube.client import Resource, connect
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.gangs import COUNTED_SECONDS
 from topomend.reconcile.result import DONE
 from topomend.sandbox.cluster import Sandbox
-from topomend.sandbox.node_spec import NodeSpec
-from topomend.wire.cluster import read_watched_pod
+from topomend.sandbox.node.node_spec import NodeSpec
 from topomend.wire.group import FIT_GATE
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = pytest.mark.cluster
 

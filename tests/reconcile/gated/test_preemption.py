@@ -1,7 +1,7 @@
 """Pods of lower priority are evicted for a pod that waits, through the Eviction API of a real API server."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from topomend.cache import changes
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import BUDGETS, DAEMON_SETS, PODS, Client, Resource
 from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
-from topomend.model.cluster import Placement, PodGroup, WatchedPod
-from topomend.model.pod import requests_of
+from topomend.model.pods.pod import requests_of
+from topomend.model.pods.scheduling import Placement, PodGroup, WatchedPod
 from topomend.reconcile.gated.preemption import (
     KEPT_SECONDS,
     NEXT_SECONDS,
@@ -33,7 +33,7 @@ from topomend.reconcile.optional_right import OptionalRight
 from topomend.relaunch import pod_requests
 from topomend.replay.admission import release
 from topomend.wire.group import RELAUNCH_ANNOTATION
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 pytestmark = pytest.mark.cluster
 
@@ -360,6 +360,31 @@ def test_where_budgets_have_the_scheduler_evict_the_wrong_pods_it_does_not_get_t
             waiting.preemptor.check()
         assert waiting.let_go == []
         assert waiting.left() == ["fill-0", "fill-1"]
+        waiting.clock.now += RESTS.first
+        waiting.preemptor.check()
+        assert waiting.let_go == [("urgent", (NODE_B,))]
+
+
+def test_where_budgets_alone_have_the_scheduler_evict_the_right_pods_it_gets_the_pod(waiting: Waiting) -> None:
+    """Without them it spares the important pods, each on a NUMA node of its own. Kept: seed 311127, cluster 633.
+
+    The operator itself evicts nobody: replay does not judge the rules of the waiting pod.
+    """
+    priorities, cpus = {"first": 6, "low": -10, "kept": 0, "important": 5}, (2, 2, 1, 2)
+    with ExitStack() as stack:
+        for name, priority in priorities.items():
+            stack.enter_context(priority_class(waiting.cluster, name, priority))
+        waiting.fill()
+        for name, count in zip(priorities, cpus, strict=True):
+            content = pod(name, count, node=NODE_B, labels={"n": name})
+            content["spec"]["priorityClassName"] = name
+            waiting.filling.append(waiting.cluster.create(content))
+            eventually("it to run", lambda: waiting.cluster.running(name))  # noqa: B023
+        waiting.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, waiting.filling)))
+        waiting.wait(scheduler_rules=("volumes",))
+        waiting.preemptor.check()
+        assert waiting.let_go == []
+        stack.enter_context(_budget(waiting.cluster, {"n": "kept"}))
         waiting.clock.now += RESTS.first
         waiting.preemptor.check()
         assert waiting.let_go == [("urgent", (NODE_B,))]

@@ -16,7 +16,7 @@ from topomend.cache import changes
 from topomend.decide.queue.order import PATIENCE_SECONDS
 from topomend.kube.client import Reading, Resource
 from topomend.kube.errors import Unanswered
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.reservation_turns import (
     LISTED_SECONDS,
     NAMESPACE_REST_SECONDS,
@@ -26,7 +26,7 @@ from topomend.reconcile.gated.reservation_turns import (
     ReservationTurns,
 )
 from topomend.reconcile.store import Store
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 

@@ -8,7 +8,7 @@ from tests.clock import Clock
 
 from topomend.cache.changes import NodeRemoved, PodAssumed, Published, apply
 from topomend.cache.snapshot import Snapshot
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.sweeps import MAX_NODES, MAX_SWEEPS, REPEATS, Look, Sweeps
 from topomend.replay.admission import release
 

@@ -7,9 +7,10 @@ import pytest
 from tests.builders import gated_pod, guaranteed_pod, node, node_state
 
 from topomend.cache import changes
-from topomend.cache.snapshot import PodCounted, Snapshot
-from topomend.decide.feasibility import kind_of
-from topomend.model.cluster import Placement
+from topomend.cache.entries import PodCounted
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.diagnosis.feasibility import kind_of
+from topomend.model.pods.scheduling import Placement
 from topomend.reconcile.gated import unschedulable_pods
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.pod_id import PodID

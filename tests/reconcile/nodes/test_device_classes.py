@@ -1,25 +1,29 @@
-"""Which extended resources DeviceClasses map, listed from a real API server."""
+"""Which extended resources DeviceClasses map, listed from an API server, and what the log says of one without them."""
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders import applied, gated_pod, node_state, refused_pod, snapshot_of
+from tests.cli.numa.selftest.served_node import kubeconfig_of
+from tests.cli.numa.served_lists import ServedLists
 from tests.clock import Clock
 from tests.clusters import Cluster
 from tests.deploy.api import administrator
 from tests.waiting import eventually
 
+from topomend.cache import changes
 from topomend.cache.changes import DeviceClassesListed
 from topomend.kube import client as clients
-from topomend.kube import device_classes
 from topomend.kube.client import DEVICE_CLASSES, Client, Resource, connect
-from topomend.kube.device_classes import mapped_resources
+from topomend.kube.devices import device_classes
+from topomend.kube.devices.device_classes import mapped_resources
 from topomend.kube.errors import Forbidden
-from topomend.reconcile.nodes.device_classes import LIST_SECONDS, RETRY_SECONDS, DeviceClasses
+from topomend.model.pods.scheduling import WatchedPod
+from topomend.reconcile.nodes.device_classes import LIST_SECONDS, RETRY_SECONDS, UNSERVED, DeviceClasses
 from topomend.reconcile.store import Store
-
-pytestmark = pytest.mark.cluster
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/accelerator"
 
@@ -53,10 +57,10 @@ def without_rights(two_nodes: Cluster, tmp_path: Path) -> Client:
 class Listing:
     """The part, and the changes that it reports, which are applied at once."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, prefers: bool = False) -> None:
         self.clock, self.store = Clock(0.0), Store()
         self.reported: list[DeviceClassesListed] = []
-        self.part = DeviceClasses(client, self.store, self._report, self.clock)
+        self.part = DeviceClasses(client, self.store, self._report, self.clock, prefers=prefers)
 
     def _report(self, change: DeviceClassesListed) -> None:
         self.reported.append(change)
@@ -68,6 +72,7 @@ class Listing:
         return self.store.snapshot.by_claim
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("device_class")
 def test_the_resources_of_a_class_are_known_soon_after_it_was_created(two_nodes: Cluster) -> None:
     expected = {"vendor.com/accelerator", IMPLICIT}
@@ -78,6 +83,7 @@ def test_the_resources_of_a_class_are_known_soon_after_it_was_created(two_nodes:
     assert listing.reported == [DeviceClassesListed(frozenset(expected))]
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("device_class")
 def test_nothing_is_mapped_and_it_is_asked_seldom_where_the_api_is_not_served(
     two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +98,7 @@ def test_nothing_is_mapped_and_it_is_asked_seldom_where_the_api_is_not_served(
     assert served.after(RETRY_SECONDS) == {"vendor.com/accelerator", IMPLICIT}
 
 
+@pytest.mark.cluster
 def test_nothing_is_mapped_and_that_is_logged_once_where_classes_may_not_be_read(
     without_rights: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,3 +108,56 @@ def test_nothing_is_mapped_and_that_is_logged_once_where_classes_may_not_be_read
     assert listing.after(0) == frozenset()
     assert listing.after(RETRY_SECONDS) == frozenset()
     assert len([record for record in caplog.records if "DeviceClasses cannot be listed" in record.getMessage()]) == 1
+
+
+@pytest.fixture
+def unserved(tmp_path: Path) -> Iterator[tuple[ServedLists, Client]]:
+    """An API server without the kinds of DRA, such as that of 1.33, and a client of it."""
+    cluster = ServedLists({})
+    with kubeconfig_of(cluster, tmp_path) as kubeconfig:
+        yield cluster, connect(str(kubeconfig))
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_an_operator_with_the_option_says_once_that_the_api_is_not_served_until_it_is(
+    unserved: tuple[ServedLists, Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cluster is upgraded while the operator runs, and is set back later."""
+    caplog.set_level(logging.INFO)
+    cluster, client = unserved
+    listing = Listing(client, prefers=True)
+    missed = (
+        f"--claims (the component claims) has no effect, and no node is preferred for the devices of claims: {UNSERVED}"
+    )
+    for _ in range(3):
+        assert listing.after(RETRY_SECONDS) == frozenset()
+        assert not listing.part.is_served
+    assert told(caplog) == [missed]
+    assert "the API server serves no resource.k8s.io/v1, which Kubernetes has from 1.34 on: upgrade it" in missed
+    cluster.items["deviceclasses"] = [{"metadata": {"name": "accelerator"}}]
+    for _ in range(2):
+        assert listing.after(RETRY_SECONDS) == {IMPLICIT}
+        assert listing.part.is_served
+    del cluster.items["deviceclasses"]
+    for _ in range(2):
+        assert listing.after(RETRY_SECONDS) == frozenset()
+    assert told(caplog) == [missed, "the API server serves resource.k8s.io/v1 now", missed]
+
+
+@pytest.mark.parametrize("claiming", [gated_pod, refused_pod])
+def test_an_operator_without_the_option_says_it_once_a_pod_claims_devices(
+    claiming: Callable[..., WatchedPod], unserved: tuple[ServedLists, Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    listing = Listing(unserved[1])
+    listing.store.snapshot = snapshot_of(node_state(), pods=(gated_pod("plain"), refused_pod("other")))
+    listing.after(0)
+    assert told(caplog) == []
+    pod = claiming("train", scheduler_rules=("resourceClaims",))
+    listing.store.snapshot = applied(changes.PodUpdated(pod, 1.0), to=listing.store.snapshot)
+    for _ in range(2):
+        listing.after(RETRY_SECONDS)
+    named = f"{pod.namespace}/train"
+    assert told(caplog) == [f"pod {named} claims devices, of which nothing can be known: {UNSERVED}"]

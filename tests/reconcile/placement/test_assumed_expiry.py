@@ -9,11 +9,11 @@ from tests.clock import Clock
 from topomend.cache import changes
 from topomend.kube.client import Resource
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.placement.assumed_expiry import AssumedExpiry
 from topomend.reconcile.store import Store
-from topomend.wire.cluster import MAX_RULES
 from topomend.wire.group import FIT_GATE, RELEASED_ANNOTATION
+from topomend.wire.pods.scheduling import MAX_RULES
 
 
 class Cluster:

@@ -10,8 +10,8 @@ from tests.clock import Clock
 from tests.reconcile.threads import at_once
 
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.feasibility import diagnose
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.placement import node_backoff as node_backoffs
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.runtime.backoff import Backoff, Exponential

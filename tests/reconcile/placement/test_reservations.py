@@ -14,16 +14,17 @@ from tests.clock import Clock
 from tests.seeds import SEED
 
 from topomend.cache import changes
-from topomend.cache.snapshot import Refusal, Snapshot
+from topomend.cache.entries import Refusal
+from topomend.cache.snapshot import Snapshot
 from topomend.decide import gang
 from topomend.decide import plan as plans
+from topomend.decide.diagnosis.feasibility import ExcludedNodes
 from topomend.decide.eligibility import Limits
-from topomend.decide.feasibility import ExcludedNodes
 from topomend.kube.client import Reading, Resource
 from topomend.kube.errors import Unanswered
-from topomend.model.cluster import WatchedPod
-from topomend.model.pod import requests_of
-from topomend.reconcile.metrics import Metrics
+from topomend.model.pods.pod import requests_of
+from topomend.model.pods.scheduling import WatchedPod
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import FRESH_SECONDS, LIST_BURST, NodePods
 from topomend.reconcile.placement.reservations import MAX_LISTS, MAX_OTHERS, MAX_TRIES, MOST_TRIES, Reservations

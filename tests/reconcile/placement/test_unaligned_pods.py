@@ -12,11 +12,11 @@ from tests.reconcile.emitted import Emitted
 from topomend.cache import changes
 from topomend.kube.client import Resource
 from topomend.kube.errors import NotFound, TooManyRequests, Unanswered, refused
-from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.placement.unaligned_pods import MAX_READ, UNPUBLISHED_SECONDS, UnalignedPods
 from topomend.reconcile.store import Store
-from topomend.wire.cluster import MAX_RULES
+from topomend.wire.pods.scheduling import MAX_RULES
 
 EFFORT = running(node_state(policy="best-effort"), guaranteed_pod("low", 2), guaranteed_pod("high", 2))
 """One CPU is free on NUMA node 0, two on NUMA node 1."""

@@ -8,7 +8,7 @@ from tests.builders import applied, gated_pod, node_state, snapshot_of
 from tests.clock import Clock
 
 from topomend.cache import changes
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.placement.untried_pods import MAX_PODS, SECONDS, UntriedPods
 from topomend.reconcile.store import Store
 

@@ -17,11 +17,11 @@ from tests.waiting import eventually
 from topomend.gating.definitions import BRAKE
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, ServerFailed
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.refused import brake as brakes
 from topomend.reconcile.refused.brake import Brake
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import API_VERSION
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("brake")]
 

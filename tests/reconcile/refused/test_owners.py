@@ -10,7 +10,7 @@ from tests.intercepted import Intercepted
 from tests.waiting import eventually
 
 from topomend.kube.client import Resource
-from topomend.model.cluster import Owner
+from topomend.model.pods.scheduling import Owner
 from topomend.reconcile.refused.owners import why_not_recreated
 
 pytestmark = pytest.mark.cluster

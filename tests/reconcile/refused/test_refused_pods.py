@@ -8,11 +8,11 @@ from tests.clusters import NODE_B, Cluster
 from tests.reconcile.parts import EMPTY_A, Parts
 from tests.refused_pods import refused, watched
 
-from topomend.cache.snapshot import Refusal
+from topomend.cache.entries import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import RELAUNCHES
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Step
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused.refused_pods import RefusedPods

@@ -10,17 +10,24 @@ from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
 from tests.refused_pods import watched
 from tests.unbound_pods import NOWHERE, narrowed, unbound
+from tests.volumes import local_volume
 from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import RELAUNCHES, Resource
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Step
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused.refused_pods import RefusedPods
-from topomend.reconcile.refused.unbound_pods import CHECK_SECONDS, JOB_SECONDS, PATIENCE_SECONDS, UnboundPods
+from topomend.reconcile.refused.unbound_pods import (
+    CHECK_SECONDS,
+    ELSEWHERE_SECONDS,
+    JOB_SECONDS,
+    PATIENCE_SECONDS,
+    UnboundPods,
+)
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
 from topomend.relaunch.narrowed_affinity import narrowing_of
 from topomend.runtime.backoff import Backoff
@@ -74,6 +81,7 @@ class Scene(Parts):
             self.store,
             NamespaceLimits(cluster.client, self.limits),
             refused_pods,
+            self.collaborators.volumes,
             backoff=self.backoff,
             clock=self.clock,
         )
@@ -111,6 +119,20 @@ def test_a_replica_is_kept_if_no_other_node_admits_it_or_refusals_are_only_expla
 ) -> None:
     Scene(two_nodes, replica, **fields).check_after(PATIENCE_SECONDS + 1)
     assert _uids(two_nodes) == {replica.uid}
+
+
+def test_a_replica_is_kept_if_the_nodes_that_admit_it_do_not_have_its_volume(
+    two_nodes: Cluster, replica: WatchedPod
+) -> None:
+    with local_volume(two_nodes, "disk", "elsewhere"):
+        scene = Scene(two_nodes, replace(replica, claims=("disk",)))
+        scene.check_after(PATIENCE_SECONDS + 1)
+        assert _uids(two_nodes) == {replica.uid}
+    with local_volume(two_nodes, "disk", NODE_A):
+        scene.check_after(PATIENCE_SECONDS + ELSEWHERE_SECONDS)
+        assert _uids(two_nodes) == {replica.uid}, "it was asked about within a minute"
+        scene.check_after(PATIENCE_SECONDS + 1 + ELSEWHERE_SECONDS)
+        eventually("it to be deleted", lambda: replica.uid not in _uids(two_nodes))
 
 
 @contextmanager

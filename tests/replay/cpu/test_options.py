@@ -6,7 +6,7 @@ import pytest
 from tests.builders import node_state
 
 from topomend.model.machine import Core, Machine, NUMANode
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import start_refusal
 
 REFUSALS = [

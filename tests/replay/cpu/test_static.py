@@ -8,7 +8,7 @@ from tests.replay.verdicts import REFUSED, Case, of, unexpected, verdict_line
 
 from topomend.model.bitmask import mask_of
 from topomend.model.machine import Core
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit, start_refusal
 from topomend.replay.cpu.static import CPUManager, start
 from topomend.replay.cpu.topology import CPUTopology, discover

@@ -6,8 +6,8 @@ import pytest
 from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.verdicts import POLICIES, REFUSED, Case, admit_all, of, unexpected, verdict_line
 
-from topomend.model.node_state import Device, InitialContainer, NodeState, restarted
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.nodes.node_state import Device, InitialContainer, NodeState, restarted
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastAdmission
 

@@ -19,15 +19,15 @@ from verify.oracle.cases import node_state as state_of_case
 from verify.oracle.generate import random_case
 from verify.oracle.kept import KEPT
 
-from topomend.model.node_state import NodeState, unavailable_cpus
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState, unavailable_cpus
+from topomend.model.pods.pod import Pod
 from topomend.model.verdict import Preference, ResourceTrace
 from topomend.replay.admission import admit, release
 from topomend.replay.errors import KUBELET_WOULD_HANG
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR as ERROR
 from topomend.replay.fast_path import admission
 from topomend.replay.fast_path.admission import MAX_ANSWERS, FastAdmission, FastPlacement, FastRefusal
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 
 def answer_from_free_capacity(state: NodeState, asking: Pod) -> bool | None:

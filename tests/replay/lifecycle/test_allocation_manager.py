@@ -2,8 +2,8 @@
 
 from tests.builders import node_state, pod
 
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node
+from topomend.model.nodes.node import Node
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.model.quantity import parse_quantity
 from topomend.replay.lifecycle.allocation_manager import EVICTS, Kubelet, can_admit_pod, end
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement
 from topomend.replay.lifecycle.node_affinity import matches_selector, matches_terms, parsed
 
 LABELS = {"pool": "5", "zone": "a"}

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from topomend.model.bitmask import parse_id_list
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
-from topomend.model.node_state import NodeState
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.lifecycle.node_allocatable import node_allocatable
 
 GIB = 1 << 30

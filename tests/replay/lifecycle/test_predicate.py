@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from tests.builders import pod
 
-from topomend.model.bound_pod import BoundPod, HostPort
-from topomend.model.cluster import Node, Placement, Taint
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node import Node, Taint
+from topomend.model.pods.bound_pod import BoundPod, HostPort
+from topomend.model.pods.scheduling import Placement
 from topomend.model.quantity import parse_quantity
 from topomend.replay.errors import Rejection
 from topomend.replay.gates import Gates, read_gates

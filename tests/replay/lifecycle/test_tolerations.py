@@ -2,7 +2,8 @@
 
 import pytest
 
-from topomend.model.cluster import Taint, Toleration
+from topomend.model.nodes.node import Taint
+from topomend.model.pods.scheduling import Toleration
 from topomend.replay.lifecycle.tolerations import tolerates
 
 TAINT = Taint("gpu", "NoExecute", "5")

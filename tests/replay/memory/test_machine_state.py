@@ -2,7 +2,7 @@
 
 import pytest
 
-from topomend.model.node_state import MemoryBlock, NUMANodeMemory
+from topomend.model.nodes.node_state import MemoryBlock, NUMANodeMemory
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 from topomend.replay.memory.machine_state import MachineState
 

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 from tests.seeds import SEED
 
-from topomend.model.kubelet import MemoryReservation
-from topomend.model.shape import parse_shape
+from topomend.model.nodes.kubelet import MemoryReservation
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.memory.reservation import corrected
 
 MEBIBYTE = 1 << 20

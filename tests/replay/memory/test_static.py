@@ -6,9 +6,9 @@ import pytest
 from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.verdicts import POLICIES, REFUSED, Case, of, unexpected, verdict_line
 
-from topomend.model.kubelet import MemoryReservation
 from topomend.model.machine import NUMANode
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.kubelet import MemoryReservation
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit, start_refusal
 
 CASES = [

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.builders import node_state
 
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 
 OPTION = "prefer-most-allocated-numa-node"
 GATE = "TopologyManagerPolicyAlphaOptions"

@@ -9,7 +9,7 @@ from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.topology.packing import OPTION, packing_node
 from tests.replay.verdicts import admit_all, verdict_line
 
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import start_refusal
 from topomend.replay.topology.prefer_most_allocated_numa_node import most_allocated
 

@@ -16,7 +16,7 @@ from tests.replay.topology.test_merge import Cases, Listed, listed
 from tests.replay.verdicts import admit_all, verdict_line
 from tests.seeds import SEED
 
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit, start_refusal
 from topomend.replay.effort import UNLIMITED
 from topomend.replay.topology import numa_allocation_strategy

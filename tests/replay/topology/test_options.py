@@ -4,7 +4,7 @@ import pytest
 from tests.builders import node_state, pod
 from tests.replay.verdicts import Case, of
 
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import start_refusal
 
 CASES = [

@@ -4,7 +4,8 @@ import pytest
 
 from topomend.replay.topology.hints import Answer, Hints, Offer
 from topomend.replay.topology.merge import Hint, NUMAInfo
-from topomend.replay.topology.policies import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE, decide
+from topomend.replay.topology.policies import decide
+from topomend.replay.topology.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 
 INFO = NUMAInfo(0b11)
 ONLY_0, ONLY_1, BOTH = Hints(masks=(0b01,), width=1), Hints(masks=(0b10,), width=1), Hints(masks=(0b11,), width=2)

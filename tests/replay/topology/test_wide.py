@@ -7,7 +7,7 @@ import pytest
 from tests.builders import node_state, pod
 
 from topomend.model.bitmask import mask_of
-from topomend.model.node_state import Device
+from topomend.model.nodes.node_state import Device
 from topomend.replay.admission import admit
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology import search

@@ -50,7 +50,7 @@ def server(tls: ssl.SSLContext) -> Iterator[Answers]:
 
 def connection(server: Answers, pairs: KeyPairs) -> http.client.HTTPSConnection:
     context = ssl.create_default_context(cadata=pairs.authority.decode())
-    return http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+    return http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
 
 
 def ask(client: http.client.HTTPSConnection, body: bytes, path: str = "/length") -> tuple[int, bytes]:

@@ -117,7 +117,7 @@ def test_a_waiting_worker_is_woken_by_a_key_and_by_the_end() -> None:
     worker.start()
     queue.add("a")
     queue.add("b", 0.01)
-    eventually("both keys", lambda: len(got) == 2, seconds=10, poll=0.005)
+    eventually("both keys", lambda: len(got) == 2, poll=0.005)
     queue.stop()
     worker.join(60)
     assert got == ["a", "b", None]

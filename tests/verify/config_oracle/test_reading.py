@@ -15,7 +15,7 @@ from verify.oracle.kubelet_oracle import KubeletOracle
 
 from topomend.discover.kubelet_config.fields import types_of
 from topomend.discover.kubelet_config.files import NOT_TOLD
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.gates import minor_of
 
 CASES = sorted((Path(facts.__file__).parent / "cases").glob("*.json"))

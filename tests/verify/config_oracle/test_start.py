@@ -14,7 +14,7 @@ from verify.config_oracle.starting import MEMORY, NUMA_NODES, Content, as_file
 from verify.oracle.kubelet_oracle import KubeletOracle
 
 from topomend.cli.main import main
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 CASES, SEED = 1500, 1
 """The same ones each time; ``make config-oracle-start`` draws others."""

@@ -7,7 +7,7 @@ import pytest
 from tests.verify.versions.test_trial import OLDER
 from verify.e2e.__main__ import main
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 ROOT = Path(__file__).parents[3]
 

@@ -69,6 +69,11 @@ def hint(*nodes: int, preferred: bool) -> dict[str, Any]:
     return {"nodes": list(nodes), "preferred": preferred}
 
 
+def scored(score: int, *nodes: int, preferred: bool) -> dict[str, Any]:
+    """A hint with the score that kubelets give it from v1.38.0-beta.0 on."""
+    return {**hint(*nodes, preferred=preferred), "score": score}
+
+
 def test_cpus_are_taken_as_the_kubelet_takes_them() -> None:
     taken = {"topology": TOPOLOGY, "available": "1-7", "count": 4}
     assert ask("takeByTopologyNUMAPacked", **taken, options={}) == {"cpus": "4-7"}
@@ -94,10 +99,12 @@ def test_a_pod_is_read_without_the_defaults_of_the_api_server() -> None:
 
 
 def test_hints_for_cpus_are_listed_the_narrowest_first() -> None:
-    every = [hint(0, preferred=True), hint(1, preferred=True), hint(0, 1, preferred=False)]
+    every = [scored(1, 0, preferred=True), scored(1, 1, preferred=True), scored(1, 0, 1, preferred=False)]
     assert ask("cpumanager.GetTopologyHints", **CPU_STATE) == {"cpu": every}
     assert ask("cpumanager.GetPodTopologyHints", **CPU_STATE) == {"cpu": every}
     assert ask("cpumanager.GetTopologyHints", **{**CPU_STATE, "pool": "0-1"}) == {"cpu": []}
+    half_taken = ask("cpumanager.GetTopologyHints", **{**CPU_STATE, "pool": "0-5"})["cpu"]
+    assert scored(50, 1, preferred=True) in half_taken
     burstable = {**POD, "status": {"qosClass": "Burstable"}}
     assert ask("cpumanager.GetTopologyHints", **{**CPU_STATE, "pod": burstable}) is None
 
@@ -113,7 +120,7 @@ def test_an_allocation_of_cpus_brings_the_state_after_it() -> None:
 
 
 def test_hints_and_allocations_of_memory_have_the_kubelets_own_form() -> None:
-    every = [hint(0, preferred=True), hint(1, preferred=True), hint(0, 1, preferred=False)]
+    every = [scored(1, 0, preferred=True), scored(1, 1, preferred=True), scored(1, 0, 1, preferred=False)]
     assert ask("memorymanager.GetTopologyHints", **MEMORY_STATE) == {"memory": every}
     assert ask("memorymanager.GetPodTopologyHints", **MEMORY_STATE) == {"memory": every}
     allocated = ask("memorymanager.Allocate", **MEMORY_STATE)
@@ -128,7 +135,7 @@ def test_hints_and_allocations_of_memory_have_the_kubelets_own_form() -> None:
 
 
 def test_hints_for_devices_and_their_choice() -> None:
-    every = [hint(0, preferred=True), hint(1, preferred=True), hint(0, 1, preferred=False)]
+    every = [scored(1, 0, preferred=True), scored(1, 1, preferred=True), scored(1, 0, 1, preferred=False)]
     asked = {**DEVICE_STATE, "pod": {**POD, "spec": {"containers": [GPU]}}, "container": GPU}
     assert ask("devicemanager.GetTopologyHints", **asked) == {"a/b": every}
     assert ask("devicemanager.GetPodTopologyHints", **asked) == {"a/b": every}

@@ -66,3 +66,9 @@ def test_a_test_binary_that_fails_outside_of_any_test_is_a_failed_case(tmp_path:
     binary.chmod(0o755)
     (case,) = run(Binaries("v1.37.2", {CPU: binary}, (), tmp_path), CPU)
     assert (case.package, case.name, case.passed) == (CPU, "(the test binary itself)", False)
+
+
+def test_marks_around_errors_are_left_out() -> None:
+    """Go 1.27 puts them into what a test prints."""
+    (case,) = read(("run", "TestA"), ("output", "TestA", "\x0f    a_test.go:1: wrong\x0e\n"), ("fail", "TestA"))
+    assert case.output == ["    a_test.go:1: wrong\n"]

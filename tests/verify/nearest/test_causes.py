@@ -50,4 +50,4 @@ def test_a_sentence_that_is_false_is_found(sentence: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("way", ["with 5 CPUs", "once ns/q ends", "with more luck", "without vendor.com/gpu"])
 def test_a_remedy_that_does_not_help_is_found(way: str) -> None:
-    assert wrong_remedies(REFUSED, Remedy(words=f"would be admitted {way}"))
+    assert wrong_remedies(REFUSED, Remedy(changes=(way,)))

@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 from verify.oracle.agreement import play
 from verify.oracle.build import oracle_binary
-from verify.oracle.kept import KEPT
+from verify.oracle.kept import KEPT, NEXT_KEPT, KeptAnswer, read_next
 from verify.oracle.kubelet_oracle import KubeletOracle
 from verify.oracle.merging import Merging
 
-CASES = int(os.environ.get("CASES", "8000"))
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.replay.gates import NEXT
+
+CASES = int(os.environ.get("CASES", "2500"))
 
 ENOUGH = 30_000
 """So many random cases exercise every rule of ``rules``: one in 3,000 reaches the rarest."""
@@ -40,8 +43,25 @@ def test_replay_agrees_on_a_kept_case(path: Path, merging: Merging, oracle: Kube
     assert disagreement is None, f"{case['shows']}\n{disagreement}"
 
 
+@pytest.mark.parametrize("merging", Merging, ids=lambda merging: merging.value)
+@pytest.mark.parametrize("path", NEXT_KEPT, ids=[path.stem for path in NEXT_KEPT])
+def test_replay_agrees_on_a_kept_case_of_the_next_release(path: Path, merging: Merging) -> None:
+    """``python -m verify.oracle.next_release`` asks that kubelet again."""
+    case, answer = read_next(path)
+    assert case["kubelet"]["version"] == NEXT
+    disagreement = play(case, KeptAnswer(answer), merging).disagreement
+    assert disagreement is None, f"{case['shows']}\n{disagreement}"
+
+
+@pytest.mark.parametrize("path", NEXT_KEPT, ids=[path.stem for path in NEXT_KEPT])
+def test_the_newest_release_answers_such_a_case_otherwise(path: Path) -> None:
+    case, answer = read_next(path)
+    case["kubelet"]["version"] = DEFAULT_VERSION
+    assert play(case, KeptAnswer(answer)).disagreement is not None, case["shows"]
+
+
 def test_every_kept_case_says_in_a_sentence_of_its_own_what_it_shows() -> None:
-    shown = [json.loads(path.read_text())["shows"] for path in KEPT]
+    shown = [json.loads(path.read_text())["shows"] for path in (*KEPT, *NEXT_KEPT)]
     assert sorted(set(shown)) == sorted(shown)
 
 

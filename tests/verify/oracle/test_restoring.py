@@ -8,7 +8,7 @@ from verify.oracle.build import oracle_binary
 from verify.oracle.kubelet_oracle import KubeletOracle
 from verify.oracle.restoring import difference, random_restore
 
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 
 CASES = 250
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.clusters import ROOT
 from tools.commands import Unavailable
-from verify.packages.environment import build_wheel, pinned_test_packages
+from verify.packages.environment import NEWEST, Environment, build_wheel, build_wheels, pinned_test_packages
 from verify.packages.pythons import newest, oldest, version
-from verify.packages.trial import QUICK_TESTS, check_types
+from verify.packages.trial import QUICK_TESTS, check_types, try_core
 
 
 @pytest.fixture
@@ -46,4 +46,12 @@ def test_the_tests_that_run_each_time_exist_and_have_what_they_need() -> None:
         "pytest-timeout",
         "pytest-xdist",
         "hypothesis",
+        "grimp",
     ]
+
+
+@pytest.mark.night  # it asks PyPI; tests/cli/test_lazy.py tries the commands without
+def test_the_package_alone_has_the_library_and_names_what_it_lacks(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment", sys.executable, NEWEST, core=True)
+    environment.install(build_wheels(tmp_path))
+    assert try_core(environment) == ("3 extras", "yes", "-", "yes", "-")

@@ -6,9 +6,9 @@ import pytest
 from deploy.manifests import ROOT
 from verify.reference.checks import page
 
-from topomend.check import lint
 from topomend.check.catalogue import CHECKS, GROUPS
 from topomend.check.check import Check
+from topomend.check.rules import lint
 
 ALL_CHECKS = (*CHECKS, *lint.LINT_CHECKS)
 

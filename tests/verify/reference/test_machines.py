@@ -3,8 +3,8 @@
 from deploy.manifests import ROOT
 from verify.reference.machines import WORDS, page
 
-from topomend.model.known_machines import MACHINES
-from topomend.model.shape import _READERS, DEVICE_KEYS
+from topomend.model.shapes.known_machines import MACHINES
+from topomend.model.shapes.shape import _READERS, DEVICE_KEYS
 
 
 def test_the_committed_page_is_what_the_code_says() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.builders import node_state
 
-from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Summary
+from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.wire.document import MalformedObject
 from topomend.wire.published.claims import read_container_claims
 from topomend.wire.published.node_topology import node_topology, read_node_topology, status_of

@@ -1,6 +1,6 @@
 """The object and the file as Node Feature Discovery reads them. On a real API server: tests/agent."""
 
-from topomend.model.node_features import NodeFeatures
+from topomend.model.nodes.node_features import NodeFeatures
 from topomend.wire.published.node_feature import content_of, local_source, node_feature
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}

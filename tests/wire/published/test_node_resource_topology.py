@@ -1,7 +1,7 @@
 import pytest
 
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.zone import Zone, ZoneResource
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.zone import Zone, ZoneResource
 from topomend.wire.published.node_resource_topology import FINGERPRINT, node_resource_topology
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}

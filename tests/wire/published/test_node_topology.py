@@ -7,9 +7,9 @@ import pytest
 
 from topomend.model.bitmask import mask_of
 from topomend.model.condition import Condition, Summary
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, HugePages, Machine, NUMANode, PCIDevice, PCILink
-from topomend.model.node_state import (
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,

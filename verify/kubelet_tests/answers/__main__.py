@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from verify.kubelet_tests.answers import cpu, devices, memory, qos, topology
 
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.gates import Gates, read_gates
 

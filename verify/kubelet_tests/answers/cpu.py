@@ -1,6 +1,7 @@
 """Answers for pkg/kubelet/cm/cpumanager: the choice of CPUs, and the static policy's hints and allocations."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from verify.kubelet_tests.answers.objects import (
@@ -14,7 +15,7 @@ from verify.kubelet_tests.answers.objects import (
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of, parse_id_list
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.options import StaticOptions
-from topomend.replay.cpu.static import CPUManager, StaticPolicy
+from topomend.replay.cpu.static import CPUManager, StaticPolicy, rules_of
 from topomend.replay.cpu.topology import CPUTopology
 from topomend.replay.gates import Gates
 from topomend.replay.topology.hints import ResourceOffer
@@ -25,10 +26,10 @@ def take_packed(arguments: dict[str, Any], gates: Gates) -> dict[str, str]:
     options = arguments["options"]
     return _taken(
         arguments,
-        Strategy(
+        replace(
+            rules_of(gates),
             spread=options.get("cpuSortingStrategy") == "spread",
             uncore_cache=options.get("preferAlignByUncoreCache", False),
-            started_cores=gates.cache_takes_started_cores,
         ),
     )
 
@@ -38,11 +39,12 @@ def take_distributed(arguments: dict[str, Any], gates: Gates) -> dict[str, str]:
     options = arguments["options"]
     return _taken(
         arguments,
-        Strategy(
+        replace(
+            rules_of(gates),
             spread=options.get("cpuSortingStrategy") == "spread",
             group=options["cpuGroupSize"],
-            bounded=gates.bounded_distribution,
             by_socket=options.get("alignBySocket", False),
+            least_nodes=options.get("minNUMAsFromHint", 0),
         ),
     )
 
@@ -61,13 +63,14 @@ def pod_guaranteed_cpus(arguments: dict[str, Any], gates: Gates) -> int:
 def hints(arguments: dict[str, Any], gates: Gates) -> dict[str, Any] | None:
     """The hints for a container (GetTopologyHints)."""
     pod = read_pod(arguments["pod"])
-    offers = _manager(arguments, gates).hints(pod, read_container(arguments["container"], pod))
-    return _written(arguments, offers)
+    manager = _manager(arguments, gates)
+    return _written(arguments, manager, manager.hints(pod, read_container(arguments["container"], pod)))
 
 
 def pod_hints(arguments: dict[str, Any], gates: Gates) -> dict[str, Any] | None:
     """The hints for a whole pod (GetPodTopologyHints)."""
-    return _written(arguments, _manager(arguments, gates).pod_hints(read_pod(arguments["pod"])))
+    manager = _manager(arguments, gates)
+    return _written(arguments, manager, manager.pod_hints(read_pod(arguments["pod"])))
 
 
 def allocate(arguments: dict[str, Any], gates: Gates) -> dict[str, Any]:
@@ -170,9 +173,11 @@ def _options(document: Mapping[str, bool]) -> StaticOptions:
     )
 
 
-def _written(arguments: Mapping[str, Any], offers: Iterable[ResourceOffer]) -> dict[str, Any] | None:
+def _written(
+    arguments: Mapping[str, Any], manager: CPUManager, offers: Iterable[ResourceOffer]
+) -> dict[str, Any] | None:
     nodes = read_topology(arguments["topology"]).numa_nodes
-    return {offer.resource: written_hints(offer, nodes) for offer in offers} or None
+    return {offer.resource: written_hints(offer, nodes, manager.usage) for offer in offers} or None
 
 
 def _state(manager: CPUManager) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Answers for pkg/kubelet/cm/devicemanager: hints for devices, and which devices a container gets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from verify.kubelet_tests.answers.objects import (
@@ -12,23 +12,29 @@ from verify.kubelet_tests.answers.objects import (
 )
 
 from topomend.model.bitmask import mask_of
-from topomend.model.node_state import Device, DeviceAllocation
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.nodes.node_state import Device, DeviceAllocation
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
 from topomend.replay.devices.manager import DeviceManager, DevicePool
 from topomend.replay.gates import Gates
+from topomend.replay.topology.hints import ResourceOffer
 
 
 def hints(arguments: dict[str, Any], gates: Gates) -> dict[str, Any]:
     """The hints for a container (GetTopologyHints)."""
     pod = read_pod(arguments["pod"])
-    offers = _manager(arguments, gates).hints(read_container(arguments["container"], pod))
-    return {offer.resource: written_hints(offer, arguments["numaNodes"] or ()) for offer in offers}
+    manager = _manager(arguments, gates)
+    return _written(arguments, manager, manager.hints(read_container(arguments["container"], pod)))
 
 
 def pod_hints(arguments: dict[str, Any], gates: Gates) -> dict[str, Any]:
     """The hints for a whole pod (GetPodTopologyHints)."""
-    offers = _manager(arguments, gates).pod_hints(read_pod(arguments["pod"]))
-    return {offer.resource: written_hints(offer, arguments["numaNodes"] or ()) for offer in offers}
+    manager = _manager(arguments, gates)
+    return _written(arguments, manager, manager.pod_hints(read_pod(arguments["pod"])))
+
+
+def _written(arguments: Mapping[str, Any], manager: DeviceManager, offers: Iterable[ResourceOffer]) -> dict[str, Any]:
+    nodes = arguments["numaNodes"] or ()
+    return {offer.resource: written_hints(offer, nodes, manager.usage) for offer in offers}
 
 
 def allocate(arguments: dict[str, Any], gates: Gates) -> dict[str, Any]:

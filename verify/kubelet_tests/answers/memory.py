@@ -15,7 +15,7 @@ from verify.kubelet_tests.answers.objects import (
 )
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.model.node_state import MemoryBlock
+from topomend.model.nodes.node_state import MemoryBlock
 from topomend.replay.gates import Gates
 from topomend.replay.memory.machine_state import MachineState
 from topomend.replay.memory.static import MemoryManager, StaticPolicy
@@ -25,13 +25,14 @@ from topomend.replay.topology.hints import ResourceOffer
 def hints(arguments: dict[str, Any], gates: Gates) -> dict[str, Any] | None:
     """The hints for a container (GetTopologyHints)."""
     pod = read_pod(arguments["pod"])
-    offers = _manager(arguments, gates).hints(pod, read_container(arguments["container"], pod))
-    return _written(arguments, offers)
+    manager = _manager(arguments, gates)
+    return _written(arguments, manager, manager.hints(pod, read_container(arguments["container"], pod)))
 
 
 def pod_hints(arguments: dict[str, Any], gates: Gates) -> dict[str, Any] | None:
     """The hints for a whole pod (GetPodTopologyHints)."""
-    return _written(arguments, _manager(arguments, gates).pod_hints(read_pod(arguments["pod"])))
+    manager = _manager(arguments, gates)
+    return _written(arguments, manager, manager.pod_hints(read_pod(arguments["pod"])))
 
 
 def allocate(arguments: dict[str, Any], gates: Gates) -> dict[str, Any]:
@@ -91,12 +92,14 @@ def _read_blocks(documents: Iterable[Mapping[str, Any]] | None) -> tuple[MemoryB
     return tuple(MemoryBlock(each["type"], mask_of(each["numaAffinity"]), each["size"]) for each in documents or ())
 
 
-def _written(arguments: Mapping[str, Any], offers: list[ResourceOffer]) -> dict[str, Any] | None:
+def _written(
+    arguments: Mapping[str, Any], manager: MemoryManager, offers: list[ResourceOffer]
+) -> dict[str, Any] | None:
     """The hints by resource: the kubelet leaves out a resource without hints, and returns nil where it asks none."""
     if not offers:
         return None
     nodes = [int(number) for number in arguments["machineState"]]
-    listed = {offer.resource: written_hints(offer, nodes) for offer in offers}
+    listed = {offer.resource: written_hints(offer, nodes, manager.usage) for offer in offers}
     return {resource: hints for resource, hints in listed.items() if hints is not None}
 
 

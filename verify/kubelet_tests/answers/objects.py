@@ -3,18 +3,19 @@
 Pods are read without the defaults of the API server, which the kubelet's tests go without.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from itertools import combinations
 from operator import or_
 from typing import Any
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.quantity import parse_quantity
 from topomend.replay.errors import Rejection
 from topomend.replay.topology.hints import Answer, Hints, ResourceOffer
 from topomend.replay.topology.merge import Hint
+from topomend.replay.topology.numa_allocation_strategy import score
 
 
 def read_pod(document: Mapping[str, Any]) -> Pod:
@@ -46,14 +47,22 @@ def written_hint(hint: Hint) -> dict[str, Any]:
     return {"nodes": None if hint.mask is None else list(members(hint.mask)), "preferred": hint.preferred}
 
 
-def written_hints(offer: ResourceOffer, universe: Iterable[int]) -> list[dict[str, Any]] | None:
-    """The list of hints that an offer stands for, in the kubelet's order; None without preference."""
+def written_hints(
+    offer: ResourceOffer, universe: Iterable[int], usage: Callable[[str, NUMAMask], tuple[int, int]]
+) -> list[dict[str, Any]] | None:
+    """The list of hints that an offer stands for, in the kubelet's order; None without preference.
+
+    ``usage`` is the manager's, of whose allocated and allocatable amounts each hint's score is the share.
+    """
     if not isinstance(offer.offer, Hints):
         return [] if offer.offer is Answer.IMPOSSIBLE else None
     hints = offer.offer
     named = members(reduce(or_, hints.masks, 0))
     offered = filter(hints.offers, _masks({*universe, *named}))
-    return [written_hint(Hint(mask, hints.prefers(mask))) for mask in offered]
+    return [
+        written_hint(Hint(mask, hints.prefers(mask))) | {"score": score(*usage(offer.resource, mask))}
+        for mask in offered
+    ]
 
 
 def written_refusal(rejection: Rejection | None) -> dict[str, str]:

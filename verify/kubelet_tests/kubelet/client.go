@@ -16,10 +16,11 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// Hint is a topology hint; Nodes is nil where it has no affinity.
+// Hint is a topology hint; Nodes is nil where it has no affinity. Score is the allocated share, in percent.
 type Hint struct {
 	Nodes     []int `json:"nodes"`
 	Preferred bool  `json:"preferred"`
+	Score     int64 `json:"score"`
 }
 
 // Refusal is why replay refuses: the reason and the manager's error. Both are empty where it does not.

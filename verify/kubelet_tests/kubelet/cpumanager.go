@@ -51,6 +51,13 @@ func (p *staticPolicy) replayAllocate(function string, s state.State, pod *v1.Po
 	}
 	if bubble := parsedCPUs(answer.Bubble); bubble.Size() > 0 {
 		setPodCPUs(s, uid, bubble)
+	} else if podCPUs(s, uid).Size() > 0 {
+		dropPodCPUs(s, uid)
+	}
+	for name := range s.GetCPUAssignments()[uid] {
+		if _, ok := answer.Assigned[name]; !ok {
+			s.Delete(uid, name)
+		}
 	}
 	for name, text := range answer.Assigned {
 		cpus := parsedCPUs(text)
@@ -58,6 +65,7 @@ func (p *staticPolicy) replayAllocate(function string, s state.State, pod *v1.Po
 			s.SetCPUSet(uid, name, cpus)
 		}
 	}
+	p.countState(s)
 	if container != nil && answer.Refusal.Reason == "" && answer.Assigned[container.Name] != "" {
 		p.cpusToReuse = map[string]cpuset.CPUSet{uid: parsedCPUs(answer.Reusable)}
 	}

@@ -21,6 +21,8 @@ func podCPUs(s state.State, uid string) cpuset.CPUSet {
 
 func setPodCPUs(s state.State, uid string, cpus cpuset.CPUSet) { s.SetPodCPUSet(uid, cpus) }
 
+func dropPodCPUs(s state.State, uid string) { s.DeletePod(uid) }
+
 func refusalOfPods(refusal topomend.Refusal) error {
 	err := errors.New(refusal.Error)
 	if refusal.Reason == admission.ErrorReasonEmptyPodSharedPool {

@@ -38,6 +38,9 @@ func (m *ManagerImpl) replayDevices(uid, container, resource string, required in
 	if len(answer.Devices) == 0 {
 		return nil, nil
 	}
+	if err := m.reserve(uid, container, resource, answer.Devices); err != nil {
+		return nil, err
+	}
 	if m.allocatedDevices[resource] == nil {
 		m.allocatedDevices[resource] = sets.New[string]()
 	}
@@ -66,7 +69,9 @@ func (m *ManagerImpl) replayArguments(uid string) map[string]any {
 	for container, resources := range m.podDevices.devs[uid] {
 		allocated[container] = map[string][]string{}
 		for resource, info := range resources {
-			allocated[container][resource] = sets.List(info.deviceIds.Devices())
+			if isCommitted(info) {
+				allocated[container][resource] = sets.List(info.deviceIds.Devices())
+			}
 		}
 	}
 	return map[string]any{

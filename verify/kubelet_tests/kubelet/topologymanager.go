@@ -22,7 +22,7 @@ func KubeletHint(hint topomend.Hint) TopologyHint {
 	if err != nil {
 		panic(err)
 	}
-	return TopologyHint{NUMANodeAffinity: mask, Preferred: hint.Preferred}
+	return scored(TopologyHint{NUMANodeAffinity: mask, Preferred: hint.Preferred}, hint.Score)
 }
 
 // KubeletHints are the hints of each resource that replay answered; a nil list stays nil.

@@ -3,25 +3,26 @@
 Owns when a thing ends that carries no end of its own. Leaves how long it lasts to the changes that begin it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from topomend.cache.assumed import forget, with_ended
 from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
+from topomend.cache.changes.promises import without_ended
 from topomend.cache.changes.publications import SILENT, SILENT_SECONDS
 from topomend.cache.changes.replays import LONGEST_ASIDE_SECONDS, MISMATCH_SECONDS
 from topomend.cache.changes.trust import with_distrust
 from topomend.cache.snapshot import Snapshot, excluding
 
 
-@dataclass(frozen=True)
-class TimePassed:
+class TimePassed(NamedTuple):
     """Time has passed."""
 
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Expire assumptions, mismatches and nodes set aside; mark the publications of silent agents as unreliable."""
-        snapshot = self._asked_again(snapshot)
+        snapshot = without_ended(self._asked_again(snapshot), self.now)
         for key, assumed_pod in tuple(snapshot.assumed.items()):  # it may be changed in place
             if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
                 snapshot = forget(snapshot, key)

@@ -3,16 +3,16 @@
 A node that changes may bear out what its agent published, or no longer: that is ``trust``'s.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from topomend.cache.assumed import used_on
 from topomend.cache.changes.trust import with_distrust
 from topomend.cache.snapshot import Snapshot, excluding, including, is_newer
-from topomend.model.cluster import Node
+from topomend.model.nodes.node import Node
 
 
-@dataclass(frozen=True)
-class NodeUpdated:
+class NodeUpdated(NamedTuple):
     """A node was created or has changed."""
 
     node: Node
@@ -23,8 +23,7 @@ class NodeUpdated:
         return snapshot if nodes is snapshot.nodes else with_distrust(replace(snapshot, nodes=nodes), (self.node.name,))
 
 
-@dataclass(frozen=True)
-class NodeRemoved:
+class NodeRemoved(NamedTuple):
     """A node was deleted."""
 
     name: str
@@ -35,8 +34,7 @@ class NodeRemoved:
         return replace(snapshot, nodes=excluding(snapshot.nodes, self.name), totals=totals)
 
 
-@dataclass(frozen=True)
-class NodesListed:
+class NodesListed(NamedTuple):
     """Every node. ``changed`` are those of which a watch has brought something newer."""
 
     nodes: tuple[Node, ...]
@@ -62,8 +60,7 @@ class NodesListed:
         return with_distrust(replace(snapshot, nodes=nodes, totals=totals), changed)
 
 
-@dataclass(frozen=True)
-class DeviceClassesListed:
+class DeviceClassesListed(NamedTuple):
     """Every DeviceClass. ``by_claim`` are the extended resources that they map."""
 
     by_claim: frozenset[str]

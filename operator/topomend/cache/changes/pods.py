@@ -5,23 +5,16 @@ counts against its nodes.
 """
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from topomend.cache.assumed import after_binding, after_end, after_nomination, assume, forget
+from topomend.cache.changes.promises import after_arrival
 from topomend.cache.changes.volumes import as_known
-from topomend.cache.snapshot import (
-    AssumedPod,
-    PodKey,
-    Refusal,
-    Snapshot,
-    UnboundPod,
-    excluding,
-    in_place,
-    including,
-    is_newer,
-)
-from topomend.model.cluster import WatchedPod, is_refusal
-from topomend.model.pod import Pod
+from topomend.cache.entries import Refusal, UnboundPod
+from topomend.cache.snapshot import AssumedPod, PodKey, Snapshot, excluding, in_place, including, is_newer
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
@@ -41,8 +34,7 @@ ENDED = ("Succeeded", "Failed")
 (pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
 
 
-@dataclass(frozen=True)
-class PodUpdated:
+class PodUpdated(NamedTuple):
     """A pod was created or has changed."""
 
     pod: WatchedPod
@@ -52,13 +44,14 @@ class PodUpdated:
         """Remember a refused or gated pod; assume a bound one on its node until it ends."""
         key = (self.pod.namespace, self.pod.name)
         pod = as_known(snapshot, key, self.pod)
+        snapshot = after_arrival(snapshot, pod, self.now + UNBOUND_SECONDS)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
         gated = snapshot.gated.get(key)
         departs = (gated is not None and not is_gated) or (pod.uid in snapshot.refused and not is_refusal(pod))
         since = snapshot.gated_since[key] if gated and gated.uid == pod.uid else self.now
         snapshot = replace(
             snapshot,
-            refused=self._refused(snapshot.refused),
+            refused=self._refused(snapshot.refused, pod),
             gated=including(snapshot.gated, key, pod) if is_gated else excluding(snapshot.gated, key),
             gated_since=including(snapshot.gated_since, key, since)
             if is_gated
@@ -85,14 +78,14 @@ class PodUpdated:
         since = before.since if before and before.pod.uid == pod.uid else self.now
         return including(unbound, key, UnboundPod(pod, since))
 
-    def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
-        if not is_refusal(self.pod):
-            return excluding(refused, self.pod.uid)
-        refusal = refused.get(self.pod.uid)
+    def _refused(self, refused: Mapping[str, Refusal], pod: WatchedPod) -> Mapping[str, Refusal]:
+        if not is_refusal(pod):
+            return excluding(refused, pod.uid)
+        refusal = refused.get(pod.uid)
         if refusal is None:
-            return including(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
+            return including(refused, pod.uid, Refusal(pod, pod.version, self.now))
         # A deleted controller may orphan its failed pods. It had replaced them, so keep its name as their owner.
-        pod = self.pod if self.pod.owner else replace(self.pod, owner=refusal.pod.owner)
+        pod = pod if pod.owner else replace(pod, owner=refusal.pod.owner)
         return including(refused, pod.uid, Refusal(pod, refusal.version, refusal.first_seen))
 
 
@@ -102,8 +95,7 @@ def _is_held(pod: WatchedPod) -> bool:
     return is_claimed and (bool(pod.node) or pod.deleting)
 
 
-@dataclass(frozen=True)
-class PodRemoved:
+class PodRemoved(NamedTuple):
     """A pod was deleted or started to run: the watch leaves out running pods, so it reports both alike."""
 
     namespace: str
@@ -129,12 +121,11 @@ class PodRemoved:
             )
         if assumed_pod is None or assumed_pod.pod.uid != self.uid or assumed_pod.departed:
             return snapshot
-        late = replace(assumed_pod, expires=self.now + UNPUBLISHED_SECONDS, departed=True)
+        late = assumed_pod._replace(expires=self.now + UNPUBLISHED_SECONDS, departed=True)
         return replace(snapshot, assumed=including(snapshot.assumed, key, late))
 
 
-@dataclass(frozen=True)
-class PodsListed:
+class PodsListed(NamedTuple):
     """Every pod that neither runs nor succeeded. ``changed`` are those of which a watch has brought something newer."""
 
     pods: tuple[WatchedPod, ...]
@@ -176,8 +167,7 @@ class PodsListed:
         return snapshot
 
 
-@dataclass(frozen=True)
-class PodAssumed:
+class PodAssumed(NamedTuple):
     """A pod is about to be ungated for ``nodes``; ``pod.uid`` is empty for a replacement that is not created yet.
 
     ``displaces``: kube-scheduler is to evict others for it.
@@ -194,8 +184,7 @@ class PodAssumed:
         return assume(snapshot, (self.pod.namespace, self.pod.name), assumed_pod)
 
 
-@dataclass(frozen=True)
-class PodForgotten:
+class PodForgotten(NamedTuple):
     """An assumed pod will not be bound to its nodes.
 
     With a ``uid`` it is that pod, or one that does not exist yet: a later pod of its name stays assumed.

@@ -1,11 +1,12 @@
 """Changes of what agents publish: new states, heartbeats, unreadable and deleted objects."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from topomend.cache.assumed import kept_after, with_assumed_pods, with_ended
 from topomend.cache.changes.trust import why_distrusted
 from topomend.cache.snapshot import Publication, Snapshot, excluding, including, is_newer
-from topomend.model.node_state import NodeState, emptied
+from topomend.model.nodes.node_state import NodeState, emptied
 
 SILENT_SECONDS = 1800.0
 """An agent without a heartbeat for this long counts as silent: it has missed two (publish/publisher.py:
@@ -16,8 +17,7 @@ SILENT = (
 )
 
 
-@dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """When an agent last confirmed its publication.
 
     ``time`` is by the agent's clock (RFC 3339). ``age`` is how long ago that was, in seconds, if both clocks agree.
@@ -29,8 +29,7 @@ class Heartbeat:
     now: float
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A node's agent published a state. ``problem`` says why the state is unreliable, empty if it is not."""
 
     state: NodeState
@@ -81,8 +80,7 @@ class Published:
         return before.heard if before.heartbeat == self.heartbeat.time else self.heartbeat.now
 
 
-@dataclass(frozen=True)
-class Unreadable:
+class Unreadable(NamedTuple):
     """A node's published object is malformed."""
 
     name: str
@@ -97,8 +95,7 @@ class Unreadable:
         )
 
 
-@dataclass(frozen=True)
-class Unpublished:
+class Unpublished(NamedTuple):
     """A node's published object was deleted."""
 
     name: str
@@ -112,8 +109,7 @@ class Unpublished:
         )
 
 
-@dataclass(frozen=True)
-class PublicationsListed:
+class PublicationsListed(NamedTuple):
     """Every published object, readable or not. ``known`` are the nodes of which the snapshot has this version.
 
     ``changed`` are those of which a watch has brought something newer.

@@ -1,13 +1,13 @@
 """Changes of Relaunch records: the snapshot keeps those that are open."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from topomend.cache.snapshot import PodKey, Snapshot, excluding, including, is_newer
 from topomend.model.relaunch_record import Relaunch
 
 
-@dataclass(frozen=True)
-class RelaunchUpdated:
+class RelaunchUpdated(NamedTuple):
     """A record was created or has changed."""
 
     relaunch: Relaunch
@@ -20,8 +20,7 @@ class RelaunchUpdated:
         return replace(snapshot, relaunches=including(snapshot.relaunches, key, self.relaunch))
 
 
-@dataclass(frozen=True)
-class RelaunchRemoved:
+class RelaunchRemoved(NamedTuple):
     """A record was deleted."""
 
     namespace: str
@@ -32,8 +31,7 @@ class RelaunchRemoved:
         return replace(snapshot, relaunches=excluding(snapshot.relaunches, (self.namespace, self.name)))
 
 
-@dataclass(frozen=True)
-class RelaunchesListed:
+class RelaunchesListed(NamedTuple):
     """Every record. ``changed`` are those of which a watch has brought something newer."""
 
     relaunches: tuple[Relaunch, ...]

@@ -1,9 +1,11 @@
 """What the operator learns of a node by replay: that it differs from the kubelet, or takes too long."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from topomend.cache.changes.trust import with_distrust
-from topomend.cache.snapshot import ReplayMismatches, SetAside, Snapshot, including
+from topomend.cache.entries import ReplayMismatches, SetAside
+from topomend.cache.snapshot import Snapshot, including
 
 MISMATCH_SECONDS = 600.0
 """How long a mismatch between a kubelet and replay counts."""
@@ -13,8 +15,7 @@ ASIDE_SECONDS, LONGEST_ASIDE_SECONDS = 60.0, 3600.0
 (``replay.effort``) each time. What it cost is forgotten after as long again as the longest."""
 
 
-@dataclass(frozen=True)
-class MismatchDetected:
+class MismatchDetected(NamedTuple):
     """A node's kubelet refused the pod of this uid, although replay of its published state admits it."""
 
     node: str
@@ -33,8 +34,7 @@ class MismatchDetected:
         )
 
 
-@dataclass(frozen=True)
-class ReplayOverspent:
+class ReplayOverspent(NamedTuple):
     """Replay of a node took longer than its share."""
 
     node: str

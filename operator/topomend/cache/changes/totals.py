@@ -8,19 +8,20 @@ to ``reconcile/placement/node_pods``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
+from typing import NamedTuple
 
 from topomend.cache.assumed import with_used
-from topomend.cache.snapshot import NodeTotals, PodCounted, Snapshot, excluding, including, is_newer
-from topomend.model.pod import sum_of
+from topomend.cache.entries import NodeTotals, PodCounted
+from topomend.cache.snapshot import Snapshot, excluding, including, is_newer
+from topomend.model.pods.pod import sum_of
 from topomend.model.quantity import MilliQuantity
 
 Usage = Mapping[str, MilliQuantity]
 
 
-@dataclass(frozen=True)
-class ListBegun:
+class ListBegun(NamedTuple):
     """The pods of a node are about to be listed: what the watch brings from now on may not be in the list.
 
     ``number`` is the list's own: one that began before a gap must not be taken for one that began after it.
@@ -37,8 +38,7 @@ class ListBegun:
         return _with(snapshot, self.node, replace(totals, lists=totals.lists | {self.number}))
 
 
-@dataclass(frozen=True)
-class ListFailed:
+class ListFailed(NamedTuple):
     """The list of this number brought nothing."""
 
     node: str
@@ -50,8 +50,7 @@ class ListFailed:
         return _with(snapshot, self.node, _without_list(totals, self.number)) if totals else snapshot
 
 
-@dataclass(frozen=True)
-class NodePodsListed:
+class NodePodsListed(NamedTuple):
     """The list of this number: the sum of a node's pods that have not ended, and by uid the part of those that do not
     run yet."""
 
@@ -73,8 +72,7 @@ class NodePodsListed:
         return _with(snapshot, self.node, _without_list(totals, self.number))
 
 
-@dataclass(frozen=True)
-class PodOnNode:
+class PodOnNode(NamedTuple):
     """The watch has brought a pod that has a node."""
 
     node: str
@@ -91,8 +89,7 @@ class PodOnNode:
         return snapshot if counted is totals else _with(snapshot, self.node, counted)
 
 
-@dataclass(frozen=True)
-class TotalsUnknown:
+class TotalsUnknown(NamedTuple):
     """What happened on ``node`` is not known, on any node where it is empty: a watch may have missed something."""
 
     node: str = ""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from topomend.cache.contradiction import contradiction
 from topomend.cache.snapshot import Snapshot, including
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 
 ASIDE = "it is set aside for a while: replay of what its agent publishes takes too long"
 

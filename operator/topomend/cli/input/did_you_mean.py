@@ -1,7 +1,6 @@
 """The nearest name to one that was mistyped, for the end of an error."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 LEAST = 3
 """Letters of a beginning that means its longer name."""
@@ -9,6 +8,8 @@ LEAST = 3
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """The one of ``names`` that is close to ``name``; empty where none is. Upper and lower case are alike."""
+    from difflib import get_close_matches  # noqa: PLC0415  slow to import, and needed where a name is wrong
+
     by_lower = {each.lower(): each for each in names}
     lower = name.lower()
     close = get_close_matches(lower, list(by_lower), n=1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from topomend.check.finding import Subject
 from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_process import Flags, read_flags
+from topomend.discover.kubelet_config.kubelet_process import Flags, read_flags
 from topomend.wire.document import Document
 
 K3S_CONFIG = "K3sConfig"

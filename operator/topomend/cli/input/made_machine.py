@@ -5,16 +5,16 @@ Owns how they are told from each other, and their errors.
 
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from topomend.base.plain_text import plain
 from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.input.manifests import GZIP
 from topomend.cli.output.failures import BadInput
-from topomend.discover import read_host
-from topomend.discover.capture import NotACapture, unpack
-from topomend.model.known_machines import MACHINES, find_machine
-from topomend.model.pasted_machine import BEGINNING, InvalidPaste, PastedMachine, read_pasted_machine
-from topomend.model.shape import InvalidShape, parse_shape
+from topomend.discover.capture import NotACapture, unpacked
+from topomend.discover.host import read_host
+from topomend.model.shapes.known_machines import MACHINES, find_machine
+from topomend.model.shapes.pasted_machine import BEGINNING, InvalidPaste, PastedMachine, read_pasted_machine
+from topomend.model.shapes.shape import InvalidShape, parse_shape
 
 MOST_BYTES = 1 << 22
 """lscpu prints some 80 bytes a CPU, numactl 7 a CPU and 5 a pair of NUMA nodes."""
@@ -31,19 +31,41 @@ def any_machine(source: str, flag: str) -> PastedMachine:
     made = made_machine(source, flag)
     if made is not None:
         return made
-    path = Path(source)
-    if os.path.isdir(path / "sys"):  # noqa: PTH112 - Path.is_dir raises where a folder is closed
-        return _recorded(path, source, flag)
-    if os.path.isfile(path):  # noqa: PTH113 - as above
-        with TemporaryDirectory(prefix="topomend-capture-") as folder:
-            try:
-                return _recorded(unpack(path, Path(folder)), source, flag)
-            except NotACapture as error:
-                raise BadInput(f"{flag} {source}: neither lscpu -e and numactl -H, nor a capture: {error}") from error
+    recorded = recorded_machine(source, flag)
+    if recorded is not None:
+        return recorded
+    if os.path.isfile(source):  # noqa: PTH113 - Path.is_file raises where a folder is closed
+        raise BadInput(f"{flag} {source}: neither lscpu -e and numactl -H, nor an archive of topomend capture")
     raise BadInput(
         f"{flag} {source!r} is neither a shape such as 'numa:2 cores:8 memory:32Gi', nor a known machine, nor a file "
         f"of lscpu -e and numactl -H, nor a capture, nor a folder that contains sys/{nearest_machine(source)}"
     )
+
+
+def recorded_machine(source: str, flag: str) -> PastedMachine | None:
+    """The machine of a folder with a recorded sys/, or of an archive of ``capture``; None for anything else.
+
+    Raises BadInput for one that cannot be read.
+    """
+    path = Path(source)
+    if os.path.isdir(path / "sys"):  # noqa: PTH112 - Path.is_dir raises where a folder is closed
+        return _recorded(path, source, flag)
+    if not is_archive(path):
+        return None
+    try:
+        with unpacked(path) as folder:
+            return _recorded(folder, source, flag)
+    except NotACapture as error:
+        raise BadInput(f"{flag} {source}: not an archive of topomend capture: {error}") from error
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is gzipped, as an archive of ``capture`` is."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GZIP)) == GZIP
+    except OSError:
+        return False  # whoever reads it as something else says what is wrong
 
 
 def _recorded(folder: Path, source: str, flag: str) -> PastedMachine:

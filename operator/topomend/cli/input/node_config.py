@@ -16,7 +16,7 @@ from typing import Any
 from topomend.check.finding import Subject
 from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_process import read_flags
+from topomend.discover.kubelet_config.kubelet_process import read_flags
 from topomend.wire.document import Document, MalformedObject
 
 NODE_CONFIG = "NodeConfig"

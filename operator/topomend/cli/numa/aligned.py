@@ -12,18 +12,20 @@ import click
 
 from topomend.alignment.container import Alignment
 from topomend.alignment.running import RunningContainer, judge
-from topomend.cli.numa.alignment_rows import VIEWS
+from topomend.cli.numa.alignment_rows import VIEWS, drawn
+from topomend.cli.numa.cluster.arguments.pod_argument import pod_of_cluster, short_name
 from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
 from topomend.cli.numa.cluster.completion import complete_nodes, complete_pods
+from topomend.cli.numa.cluster.devices.claims import claimed_by_container
 from topomend.cli.numa.cluster.picture import Picture, Source
-from topomend.cli.numa.cluster.pod_argument import pod_of_cluster, short_name
-from topomend.cli.output.console import echo
+from topomend.cli.output.console import echo, echo_data
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput
-from topomend.cli.output.formats import Printer, Row, output_option, watch_option
+from topomend.cli.output.formats import Printer, Row, check_watch, output_option, watch_option
 from topomend.kube.client import NODES, PODS
-from topomend.model.running_pod import RunningPod
+from topomend.model.pods.running_pod import RunningPod
+from topomend.picture.form import PICTURES
 from topomend.wire.document import MalformedObject
-from topomend.wire.running_pod import read_running_pod
+from topomend.wire.pods.running_pod import read_running_pod
 
 _EXAMPLES = """\b
 Examples:
@@ -31,6 +33,7 @@ Examples:
   kubectl numa aligned pod/train-9              # the containers of one pod, and why one is not pinned
   kubectl numa aligned -A --by node             # each node's containers, counted by alignment
   kubectl numa aligned -A --by owner -o json
+  kubectl numa aligned -A --by node -o html > aligned.html
   kubectl numa aligned -A --node gpu-01 --watch
 """
 
@@ -64,7 +67,7 @@ class Filters:
     show_default=True,
     help="A line for each container, or counts for each workload or node.",
 )
-@output_option()
+@output_option(pictures=True)
 @watch_option
 @cluster_options
 @click.pass_context
@@ -77,12 +80,15 @@ def aligned(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
     split      it uses NUMA nodes of several sockets
     floating   memory or devices are pinned, but its shared CPUs span other NUMA nodes too
     unpinned   nothing is pinned, and Linux runs it anywhere; REASON says why
-    unknown    its node does not publish its allocations
+    unknown    its node does not publish its allocations, or its claims cannot be read
+
+    Devices by resource claims (DRA) count where their ResourceSlices place them; their resource is the driver.
 
     DISTANCE is the largest distance between two NUMA nodes in use, as the firmware reports it; 10 is local. If you name
     pods, the command exits with 1 if one of their containers is not on a single NUMA node, and with 3 if that is
     unknown.
     """
+    check_watch(output, watch=watch)
     asked = replace(given := Filters(**filters), pods=tuple(map(short_name, given.pods)))
     if asked.node:
         _check_node(cluster, asked.node)
@@ -92,12 +98,16 @@ def aligned(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
     containers: list[RunningContainer] = []
     sources = [*cluster.readable_states, _pods_source(cluster, asked)]
     for number, picture in enumerate(cluster.pictures(sources, watch=watch)):
-        containers = list(judge(cluster.snapshot_of(picture), picture[PODS]))
+        claimed = claimed_by_container(cluster, picture[PODS], _namespace(cluster, asked))
+        containers = list(judge(cluster.snapshot_of(picture), picture[PODS], claimed))
         rows = [replace(row, cells=row.cells[hidden:]) for row in view.rows(containers)]
         if number:
             printer.next(rows)
             continue
         _check_pods(cluster, asked, picture)
+        if output in PICTURES:
+            echo_data(drawn(asked.by, containers, output))
+            continue
         _print_first(cluster, asked, printer, rows)
         if asked.pods and asked.by == "container" and printer.for_people:
             _echo_reasons(containers)
@@ -131,8 +141,12 @@ def _pods_source(cluster: Cluster, asked: Filters) -> Source:
         "status.phase!=Succeeded",
         *([f"spec.nodeName={asked.node}"] if asked.node else []),
     ]
-    namespace = "" if asked.all_namespaces else cluster.namespace
-    return Source(PODS, partial(_bound_pods, asked.pods), namespace, ",".join(fields), asked.selector)
+    bound = partial(_bound_pods, asked.pods)
+    return Source(PODS, bound, _namespace(cluster, asked), ",".join(fields), asked.selector)
+
+
+def _namespace(cluster: Cluster, asked: Filters) -> str:
+    return "" if asked.all_namespaces else cluster.namespace
 
 
 def _bound_pods(names: Sequence[str], content: dict[str, Any]) -> Iterable[RunningPod]:

@@ -1,16 +1,27 @@
-"""The rows and records of ``kubectl numa aligned``: by container, by owner, by node."""
+"""The rows, records and pictures of ``kubectl numa aligned``: by container, by owner, by node."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from topomend.alignment.container import Alignment, ContainerAlignment, Tally
 from topomend.alignment.running import RunningContainer
 from topomend.cli.output.formats import Row, object_name
+from topomend.cli.output.terminal import BAD, GOOD, QUIET, UNSURE, Style
 from topomend.model.bitmask import format_id_list, members
-from topomend.model.cluster import Owner
-from topomend.model.pod import ContainerKind
+from topomend.model.pods.pod import ContainerKind
+from topomend.model.pods.scheduling import Owner
+
+_STYLES: Mapping[Alignment, Style] = {
+    Alignment.NUMA_NODE: GOOD,
+    Alignment.SOCKET: UNSURE,
+    Alignment.SPLIT: BAD,
+    Alignment.FLOATING: UNSURE,
+    Alignment.UNPINNED: QUIET,
+    Alignment.UNKNOWN: UNSURE,
+}
+"""Of the alignments, and of the numbers of containers that have them."""
 
 Rows = Callable[[Iterable[RunningContainer]], list[Row]]
 
@@ -54,7 +65,8 @@ def _container_row(running: RunningContainer) -> Row:
         _kind_and_name(running.owner),
         "; ".join(reason.message for reason in running.reasons) or "-",
     )
-    return Row((pod.namespace, pod.name, running.container.name), cells, _record(running), f"pod/{pod.name}", wide)
+    key, styles = (pod.namespace, pod.name, running.container.name), {"ALIGNMENT": _STYLES[aligned.alignment]}
+    return Row(key, cells, _record(running), f"pod/{pod.name}", wide, styles)
 
 
 def _numa_nodes(aligned: ContainerAlignment, *prefixes: str) -> str:
@@ -93,6 +105,7 @@ def _record(running: RunningContainer) -> dict[str, Any]:
                 "resource": allocated.resource,
                 "numaNodes": list(members(allocated.numa_nodes)),
                 "devices": list(allocated.devices),
+                "claimed": allocated.claimed,
             }
             for allocated in aligned.allocated
         ],
@@ -105,10 +118,6 @@ def _record(running: RunningContainer) -> dict[str, Any]:
 
 def by_owner(containers: Iterable[RunningContainer]) -> list[Row]:
     """A row of counts for each workload."""
-    groups = defaultdict[tuple[str, Owner], Tally](Tally)
-    for running in containers:
-        groups[running.pod.pod.namespace, running.owner].add(running.aligned)
-    ordered = sorted(groups.items(), key=lambda group: (group[0][0], _kind_and_name(group[0][1])))
     return [
         _group_row(
             (namespace, _kind_and_name(owner)),
@@ -116,16 +125,27 @@ def by_owner(containers: Iterable[RunningContainer]) -> list[Row]:
             object_name(owner.api_version, owner.kind, owner.name),
             tally,
         )
-        for (namespace, owner), tally in ordered
+        for (namespace, owner), tally in _owners(containers)
     ]
+
+
+def _owners(containers: Iterable[RunningContainer]) -> list[tuple[tuple[str, Owner], Tally]]:
+    groups = defaultdict[tuple[str, Owner], Tally](Tally)
+    for running in containers:
+        groups[running.pod.pod.namespace, running.owner].add(running.aligned)
+    return sorted(groups.items(), key=lambda group: (group[0][0], _kind_and_name(group[0][1])))
 
 
 def by_node(containers: Iterable[RunningContainer]) -> list[Row]:
     """A row of counts for each node."""
+    return [_group_row((name,), {"name": name}, f"node/{name}", tally) for name, tally in _nodes(containers)]
+
+
+def _nodes(containers: Iterable[RunningContainer]) -> list[tuple[str, Tally]]:
     groups = defaultdict[str, Tally](Tally)
     for running in containers:
         groups[running.pod.node].add(running.aligned)
-    return [_group_row((name,), {"name": name}, f"node/{name}", tally) for name, tally in sorted(groups.items())]
+    return sorted(groups.items())
 
 
 def _group_row(key: tuple[str, ...], identity: Mapping[str, Any], name: str, tally: Tally) -> Row:
@@ -137,7 +157,8 @@ def _group_row(key: tuple[str, ...], identity: Mapping[str, Any], name: str, tal
         "byAlignment": counts,
         "distance": tally.distance,
     }
-    return Row(key, cells, record, name)
+    styles = {each.value.upper(): style for each, style in _STYLES.items() if tally.counts[each]}
+    return Row(key, cells, record, name, styles=styles)
 
 
 def _distance(distance: int | None) -> str:
@@ -165,3 +186,23 @@ VIEWS = {
     "owner": View(("NAMESPACE", "OWNER", *_COUNTS), (), by_owner),
     "node": View(("NODE", *_COUNTS), (), by_node, namespaced=False),
 }  # fmt: skip
+
+
+def drawn(by: str, containers: Sequence[RunningContainer], output: str) -> str:
+    """The picture of this view, with its rows as a table."""
+    # The drawings are loaded where one is asked for.
+    from topomend.picture import aligned  # noqa: PLC0415
+    from topomend.picture.drawing import page  # noqa: PLC0415
+    from topomend.picture.drawing.document import Picture, Table  # noqa: PLC0415
+
+    view = VIEWS[by]
+    rows = [(*row.cells, *row.wide) for row in view.rows(containers)]
+    table = Table("Running containers, each" if by == "container" else f"By {by}", (*view.heading, *view.wide), rows)
+    if by == "container":
+        section = aligned.section_of_containers(containers, table)
+    elif by == "node":
+        section = aligned.section_of_groups(_nodes(containers), table)
+    else:
+        named = [(f"{namespace} {_kind_and_name(owner)}", tally) for (namespace, owner), tally in _owners(containers)]
+        section = aligned.section_of_groups(named, table)
+    return page.written(Picture("Alignment of running containers", [section]), output)

@@ -5,7 +5,7 @@ Owns flags and output; the work is left to the room ``drain``.
 
 import click
 
-from topomend.cli.numa.cluster.cluster import Cluster, writing_cluster_options
+from topomend.cli.numa.cluster.cluster import Cluster, whole_cluster_options
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import NO
 
@@ -34,16 +34,17 @@ Examples:
     show_default=True,
     help="The operator's own namespace.",
 )
-@writing_cluster_options
+@whole_cluster_options
 @click.pass_context
 def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds: int, operator_namespace: str) -> None:
     """Stop gating, stop the operator, ungate every pod, and remove everything of topomend from all pods.
 
-    Finishes relaunches that have begun: a pod that exists only in its record is created. Running pods keep running. You
-    can drain before or after you delete topomend, and repeat it. It needs a cluster administrator's rights.
+    It is about all namespaces. Finishes relaunches that have begun: a pod that exists only in its record is created.
+    Running pods keep running. Kueue's admission checks of topomend become inactive. You can drain before or after you
+    delete topomend, and repeat it. It needs a cluster administrator's rights.
 
-    Exits with 1 if something could not be drained, and says why. `kubectl apply --server-side -k deploy` installs
-    everything again.
+    Exits with 1 if something could not be drained, or a ClusterQueue still asks topomend, and says why.
+    `kubectl apply --server-side -k deploy` installs everything again.
 
     First stop any operator that runs outside the cluster without --leader-elect: a drain cannot stop it.
     """

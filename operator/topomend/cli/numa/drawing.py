@@ -4,34 +4,19 @@ Ids are the operating system's, as the kubelet uses them. A legend explains each
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from string import ascii_lowercase, ascii_uppercase
 
+from topomend.base.natural_order import natural_key
 from topomend.cli.output.terminal import Style
 from topomend.model.bitmask import CPUSet, format_id_list
-from topomend.model.claimed_device import ContainerClaim
+from topomend.model.devices.claimed_device import ContainerClaim, DeviceKey
 from topomend.model.machine import Core, HugePages, NUMANode
-from topomend.model.node_state import ContainerAllocation, NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.model.quantity import format_bytes
-from topomend.replay.admission import unmodelled
-from topomend.replay.devices.manager import natural_key
-from topomend.wire.resource_claim import DeviceKey
+from topomend.picture.holders import LETTERS, RESERVED, Holder, holders_of
+from topomend.replay.remarks import unmodelled
 
-FREE, RESERVED, SEVERAL, UNNAMED = ".", "R", "+", "#"
-
-_LETTERS = ascii_lowercase + "".join(letter for letter in ascii_uppercase if letter != RESERVED)
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A container with exclusive resources or devices by claims, and its letter in the drawing."""
-
-    letter: str
-    name: str
-    cpus: CPUSet
-    devices: frozenset[tuple[str, str]]
-    claimed: frozenset[DeviceKey]
+FREE, SEVERAL, UNNAMED = ".", "+", "#"
 
 
 _CORES, _SPACE = "  cores    ", "   "
@@ -62,7 +47,7 @@ def styled(line: str) -> Iterator[tuple[str, Style]]:
 def _style(mark: str) -> Style:
     if mark in _FIXED:
         return _FIXED[mark]
-    return {"fg": _COLOURS[_LETTERS.index(mark) % len(_COLOURS)], "bold": True} if mark in _LETTERS else {}
+    return {"fg": _COLOURS[LETTERS.index(mark) % len(_COLOURS)], "bold": True} if mark in LETTERS else {}
 
 
 NumaNodeOf = Callable[[str, str, str], int | None]
@@ -76,7 +61,7 @@ def nowhere(driver: str, pool: str, device: str) -> None:
 
 def draw(state: NodeState, claims: Sequence[ContainerClaim] = (), numa_node_of: NumaNodeOf = nowhere) -> Iterator[str]:
     """The lines of the drawing of one node, with the devices that containers on it have by ``claims``."""
-    holders = _holders(state, claims)
+    holders = holders_of(state, claims)
     claimed = _by_place(claims, numa_node_of)
     kubelet, machine = state.kubelet, state.machine
     sizes = f"{len(machine.numa_nodes)} NUMA, {len(machine.cores)} cores, {machine.cpus.bit_count()} CPUs"
@@ -92,7 +77,7 @@ def draw(state: NodeState, claims: Sequence[ContainerClaim] = (), numa_node_of: 
         yield "NUMA node not known"
         yield from _claimed(elsewhere, holders, explained)
     yield from _distances(machine.numa_nodes)
-    yield from (f"not modelled by replay: {feature}" for feature in unmodelled(state))
+    yield from (f"not modelled by replay: {feature}" for feature in unmodelled(state.machine, state.kubelet))
 
 
 def _by_place(claims: Sequence[ContainerClaim], numa_node_of: NumaNodeOf) -> dict[int | None, list[DeviceKey]]:
@@ -118,65 +103,29 @@ def _claimed(devices: list[DeviceKey], holders: list[Holder], explained: set[str
 
 
 def _claim_mark(device: DeviceKey, holders: list[Holder]) -> str:
-    marks = {holder.letter for holder in holders if device in holder.claimed}
+    marks = {_letter(holder) for holder in holders if device in holder.claimed}
     return marks.pop() if len(marks) == 1 else SEVERAL
 
 
 def holdings(state: NodeState, claims: Sequence[ContainerClaim] = ()) -> Iterator[str]:
     """A line for each container with allocations: its letter in the drawing, its name, and its allocations."""
-    allocated = _allocated(state)
-    for holder in _holders(state, claims):
-        container = allocated.get(holder.name, ContainerAllocation(""))
+    for holder in holders_of(state, claims):
         memory = " ".join(
-            f"{block.resource} {format_bytes(block.size)}@{format_id_list(block.numa_nodes)}"
-            for block in container.memory
+            f"{block.resource} {format_bytes(block.size)}@{format_id_list(block.numa_nodes)}" for block in holder.memory
         )
-        devices = " ".join(f"{devices.resource} {','.join(devices.ids)}" for devices in container.devices)
-        cpus = f"CPUs {format_id_list(container.cpus)}" if container.cpus else ""
+        devices = " ".join(f"{devices.resource} {','.join(devices.ids)}" for devices in holder.allocation.devices)
+        cpus = f"CPUs {format_id_list(holder.cpus)}" if holder.cpus else ""
         by_claim = " ".join(
             f"{claim.driver} {','.join(claim.devices)} by claim {claim.claim}"
             for claim in claims
-            if _name_of(claim) == holder.name
+            if (claim.namespace, claim.pod, claim.container) == (holder.namespace, holder.pod, holder.container)
         )
-        yield "   ".join(filter(None, (f"  {holder.letter} {holder.name}", cpus, memory, devices, by_claim)))
+        yield "   ".join(filter(None, (f"  {_letter(holder)} {holder.name}", cpus, memory, devices, by_claim)))
 
 
-def _holds_anything(container: ContainerAllocation) -> bool:
-    return bool(container.cpus or container.devices or container.memory)
-
-
-def _allocated(state: NodeState) -> dict[str, ContainerAllocation]:
-    """The containers with allocations, by the name that the drawing gives them."""
-    return {
-        f"{pod.namespace}/{pod.name} {container.name}": container
-        for pod in state.pods
-        for container in pod.containers
-        if _holds_anything(container)
-    }
-
-
-def _name_of(claim: ContainerClaim) -> str:
-    return f"{claim.namespace}/{claim.pod} {claim.container}"
-
-
-def _holders(state: NodeState, claims: Sequence[ContainerClaim]) -> list[Holder]:
-    """Containers with exclusive resources first, then those that have claims alone."""
-    allocated = _allocated(state)
-    claimed: dict[str, frozenset[DeviceKey]] = dict.fromkeys(allocated, frozenset())
-    for claim in claims:
-        devices = frozenset((claim.driver, claim.pool, device) for device in claim.devices)
-        claimed[_name_of(claim)] = claimed.get(_name_of(claim), frozenset()) | devices
-    return [
-        Holder(
-            _LETTERS[index] if index < len(_LETTERS) else UNNAMED,
-            name,
-            container.cpus,
-            frozenset((devices.resource, device) for devices in container.devices for device in devices.ids),
-            claimed[name],
-        )
-        for index, name in enumerate(claimed)
-        for container in [allocated.get(name, ContainerAllocation(""))]
-    ]
+def _letter(holder: Holder) -> str:
+    """Its mark in the drawing, where a core is one character."""
+    return holder.mark if len(holder.mark) == 1 else UNNAMED
 
 
 def _numa_node(state: NodeState, node: NUMANode, holders: list[Holder], explained: set[str]) -> Iterator[str]:
@@ -208,7 +157,7 @@ def _hugepages(pool: HugePages) -> str:
 
 
 def _mark(core: Core, holders: list[Holder], reserved: CPUSet) -> str:
-    marks = {holder.letter for holder in holders if holder.cpus & core.threads}
+    marks = {_letter(holder) for holder in holders if holder.cpus & core.threads}
     if core.threads & reserved:
         marks.add(RESERVED)
     if not marks:
@@ -217,12 +166,12 @@ def _mark(core: Core, holders: list[Holder], reserved: CPUSet) -> str:
 
 
 def _device_mark(resource: str, name: str, holders: list[Holder]) -> str:
-    return next((holder.letter for holder in holders if (resource, name) in holder.devices), FREE)
+    return next((_letter(holder) for holder in holders if (resource, name) in holder.devices), FREE)
 
 
 def _legend(marks: str, holders: list[Holder], explained: set[str]) -> str:
     words = [(FREE, "free"), (RESERVED, "reserved"), (SEVERAL, "shared by several"), (UNNAMED, "allocated")]
-    words += [(holder.letter, holder.name) for holder in holders if holder.letter != UNNAMED]
+    words += [(_letter(holder), holder.name) for holder in holders if _letter(holder) != UNNAMED]
     fresh = [(mark, word) for mark, word in words if mark in marks and mark not in explained]
     explained.update(mark for mark, _ in fresh)
     return "".join(f"{_SPACE}{mark} {word}" for mark, word in fresh)

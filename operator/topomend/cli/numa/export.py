@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-import yaml
 
 from topomend import __version__
 from topomend.cli.numa.cluster.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
 from topomend.cli.numa.cluster.completion import complete_nodes
 from topomend.cli.output.console import echo, echo_data
 from topomend.cli.output.formats import JSON, NAME, YAML, echo_document, object_name, output_option
+from topomend.cli.output.yaml_text import yaml_text
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
-from topomend.model.cluster import REFUSAL_PREFIX
+from topomend.model.pods.scheduling import REFUSAL_PREFIX
 from topomend.wire.group import CREATOR_ANNOTATION, CREATOR_MAY_NOT, GROUP
 
 _METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")
@@ -86,7 +86,7 @@ def _echo(versions: Mapping[str, str], objects: Sequence[Mapping[str, Any]], out
     elif output == JSON:
         echo_document({"versions": versions, "apiVersion": "v1", "kind": "List", "items": objects}, output)
     else:
-        echo_data(yaml.safe_dump_all([{"versions": versions}, *objects], sort_keys=False), nl=False)
+        echo_data(yaml_text({"versions": versions}, *objects), nl=False)
 
 
 def _chosen(names: tuple[str, ...], *listed: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

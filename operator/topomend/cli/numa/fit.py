@@ -10,19 +10,25 @@ import click
 from topomend.alignment.requested import aligned_numa_nodes, is_aligned, why_not_aligned
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.input.workload import MOST_REPLICAS
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, pods_of_file
 from topomend.cli.numa.cluster.cluster import TOTALS_NOT_CHECKED, Cluster, cluster_options
-from topomend.cli.numa.cluster.pod_argument import RequestedPod, pods_of_file
+from topomend.cli.numa.cluster.devices.device_claims import Devices, can_have
+from topomend.cli.numa.cluster.volumes import located
 from topomend.cli.output.console import echo, echo_lines
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, CannotAsk
-from topomend.cli.output.formats import DOCUMENTS, NAME, Printer, Row, echo_document, output_option
-from topomend.decide.feasibility import diagnose
-from topomend.decide.node_status import UNKNOWN, NodeStatus
-from topomend.decide.totals import Requests, status_by_totals, too_small
+from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, Printer, Row, echo_document, output_option
+from topomend.cli.output.terminal import BAD, GOOD, UNSURE
+from topomend.decide.claims.beside_devices import preference_words
+from topomend.decide.claims.device_claims import ClaimAnswer, Sharing, claims_on
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.decide.diagnosis.node_status import UNKNOWN, NodeStatus
+from topomend.decide.diagnosis.totals import Requests, status_by_totals, too_small
 from topomend.explain.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.explain.trace_text import numa_text
 from topomend.kube.client import NODE_TOPOLOGIES
-from topomend.model.node_state import NodeState
-from topomend.model.pod import ONE_POD, Pod, requests_of, sum_of
+from topomend.model.devices.device_supply import DeviceSupply, PodClaims
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import ONE_POD, Pod, requests_of, sum_of
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
 
@@ -31,7 +37,8 @@ from topomend.replay.admission import admit
 class NodeFit:
     """The replicas that one node admits, by NUMA nodes, and in a word and a sentence why it admits no more.
 
-    ``replicas`` is None if the node's state is unknown.
+    ``replicas`` is None if the node's state is unknown. Of a pod with claims, ``claims`` is the answer for the first
+    replica, and ``count_by_sharing`` has the replicas by whether their devices would be where the kubelet places them.
     """
 
     node: str
@@ -39,6 +46,27 @@ class NodeFit:
     count_by_place: Mapping[str, int] = field(default_factory=dict)
     limit: str = ""
     explanation: str = ""
+    claims: ClaimAnswer | None = None
+    count_by_sharing: Mapping[Sharing, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple[bool, int]:
+        """Its place among the nodes that were asked: those with room first, of these those whose devices are near."""
+        return not self.replicas, self.claims.rank if self.claims else 0
+
+
+MOST_TOLD = 5
+"""Of how many nodes a sentence says where the devices of claims would be."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """So many replicas of a pod, its claims, None if it has none, and the devices that there are for them."""
+
+    pod: Pod
+    replicas: int
+    claims: PodClaims | None
+    supply: DeviceSupply
 
 
 _EXAMPLES = """\b
@@ -74,9 +102,11 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
     Of a workload its own replicas are wanted: those of a Deployment or StatefulSet, the pods that a Job runs at a time,
     one of a DaemonSet. Of several in FILE each is counted by itself, and objects without pods are passed over.
 
-    A replica fits where the scheduler finds enough of the node's totals beside the requests of all its pods, and where
-    its kubelet would admit it. Exits with 1 if fewer than wanted fit, and with 3 if the answer depends on a node
-    whose state is unknown, or on what you may not read.
+    A replica fits where the scheduler finds enough of the node's totals beside the requests of all its pods, and a
+    device for each of its claims, and where its kubelet would admit it. NUMA is how many replicas get which NUMA nodes
+    (0:2 0,1:1), any: those that are aligned to none. Nodes with room come first, the best first: those that have the
+    devices of claims where they would place the replicas. Exits with 1 if fewer than wanted fit, and with 3 if the
+    answer depends on a node whose state is unknown, or on what you may not read.
     """
     pods = pods_of_file(filename, cluster)
     snapshot = cluster.with_claims(cluster.snapshot_of(next(cluster.pictures(cluster.readable_states))))
@@ -84,10 +114,13 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
         raise CannotAsk(cluster.unread)
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes")
-    results = [_result(cluster, snapshot, asked, replicas or max(1, asked.replicas)) for asked in pods]
+    devices = Devices(cluster, snapshot)
+    results = [_result(cluster, snapshot, devices, asked, replicas or max(1, asked.replicas)) for asked in pods]
     _echo(results, output)
     if cluster.nodes_read and any(not result.totals_checked for result in results):
         echo(TOTALS_NOT_CHECKED, err=True)
+    for problem in dict.fromkeys(problem for result in results for problem in result.unlocated):
+        echo(problem, err=True)
     if cluster.unread:
         echo(cluster.unread, err=True)
     if code := _exit_code(results, is_partial=cluster.is_partial):
@@ -96,12 +129,16 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
 
 @dataclass(frozen=True)
 class Result:
-    """How many of the ``wanted`` replicas of a pod fit, node by node."""
+    """How many of the ``wanted`` replicas of a pod fit, node by node.
+
+    ``unlocated`` says of which of its volumes it is not known where they are.
+    """
 
     asked: RequestedPod
     wanted: int
     nodes: Sequence[NodeFit]
     totals_checked: bool
+    unlocated: Sequence[str] = ()
 
     @property
     def fitting(self) -> int:
@@ -123,13 +160,14 @@ class Result:
         }
 
 
-def _result(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, wanted: int) -> Result:
-    readable = cluster.as_readable(asked.placement)
-    asked = replace(asked, placement=readable)
-    candidates = [candidate.node for candidate in diagnose(snapshot, asked.pod, readable).candidates]
+def _result(cluster: Cluster, snapshot: Snapshot, devices: Devices, asked: RequestedPod, wanted: int) -> Result:
+    asked, unlocated = located(cluster, asked)
+    claims = devices.claims_of(asked)
+    of_pod = _Wanted(asked.pod, wanted, claims, devices.supply if claims else DeviceSupply())
+    candidates = [candidate.node for candidate in diagnose(snapshot, asked.pod, asked.placement).candidates]
     used = cluster.requests_on(candidates) if cluster.nodes_read else None
-    fits = (*_admitting(snapshot, asked, wanted, candidates, used), *_rejected(snapshot, asked))
-    return Result(asked, wanted, fits, used is not None)
+    fits = (*_admitting(snapshot, of_pod, candidates, used), *_rejected(snapshot, asked))
+    return Result(asked, wanted, fits, used is not None, unlocated)
 
 
 def _exit_code(results: Sequence[Result], *, is_partial: bool) -> int:
@@ -142,64 +180,86 @@ def _exit_code(results: Sequence[Result], *, is_partial: bool) -> int:
 
 def _echo(results: Sequence[Result], output: str) -> None:
     """Print the answers: of several pods each with its name, and each as if the others were not there."""
-    heading, several = ("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), len(results) > 1
+    several = len(results) > 1
+    with_claims = any(node_fit.claims for result in results for node_fit in result.nodes)
+    heading = ("NODE", "REPLICAS", "NUMA", *(["CLAIMS"] if with_claims else []), "LIMITED-BY")
     if output in DOCUMENTS:
         workloads = [{"workload": result.asked.shown, **result.record()} for result in results]
         echo_document({"workloads": workloads} if several else results[0].record(), output)
         return
     if output == NAME:
-        rows = [_row(node_fit) for result in results for node_fit in result.nodes if node_fit.replicas]
+        rows = [_row(node_fit, with_claims) for result in results for node_fit in result.nodes if node_fit.replicas]
         Printer(output, heading).first(rows, {})
         return
     for number, result in enumerate(results):
         printer = Printer(output, heading, ("WHY",))
         if several:
             echo_lines([*([""] if number else []), f"{result.asked.shown}:"])
-        printer.first([_row(node_fit) for node_fit in result.nodes], {})
+        printer.first([_row(node_fit, with_claims) for node_fit in result.nodes], {})
+        echo_lines(_claim_lines(result.nodes, wide=output == WIDE))
         _echo_overall(result.fitting, result.wanted, result.unknown)
     if several:
         echo("each is counted as if the others were not there", err=True)
 
 
+def _claim_lines(nodes: Sequence[NodeFit], *, wide: bool) -> list[str]:
+    """What the nodes say of the pod's claims, in the order of the table; of a few, or with ``wide`` of all."""
+    said = [node_fit.claims.words for node_fit in nodes if node_fit.claims]
+    most = len(said) if wide else MOST_TOLD
+    more = [f"and {len(said) - most} more nodes, with -o wide"] if len(said) > most else []
+    answers = {node_fit.node: node_fit.claims for node_fit in nodes if node_fit.claims}
+    preference = preference_words(answers, len(answers))
+    return [*said[:most], *more, *([preference] if preference else [])]
+
+
 def _echo_overall(fitting: int, replicas: int, unknown: Sequence[str]) -> None:
     if fitting >= replicas or not unknown:
-        echo(f"overall: {min(fitting, replicas)} of {replicas} fit now")
+        style = GOOD if fitting >= replicas else BAD
+        echo(f"overall: {min(fitting, replicas)} of {replicas} fit now", style=style)
     else:
         nodes = f"{len(unknown)} node{'s' if len(unknown) != 1 else ''}"
-        echo(f"overall: at least {fitting} of {replicas} fit now; {nodes} unknown; see kubectl numa check")
+        echo(
+            f"overall: at least {fitting} of {replicas} fit now; {nodes} unknown; see kubectl numa check", style=UNSURE
+        )
 
 
 def _admitting(
-    snapshot: Snapshot,
-    asked: RequestedPod,
-    wanted: int,
-    candidates: Sequence[str],
-    used: Mapping[str, Requests] | None,
+    snapshot: Snapshot, wanted: _Wanted, candidates: Sequence[str], used: Mapping[str, Requests] | None
 ) -> list[NodeFit]:
-    fits = [_fit_on(snapshot, name, asked, wanted, None if used is None else used.get(name, {})) for name in candidates]
-    return sorted(fits, key=lambda node_fit: not node_fit.replicas)
+    fits = [_fit_on(snapshot, name, wanted, None if used is None else used.get(name, {})) for name in candidates]
+    return sorted(fits, key=lambda node_fit: node_fit.place)
 
 
-def _fit_on(snapshot: Snapshot, name: str, asked: RequestedPod, wanted: int, used: Requests | None) -> NodeFit:
+def _fit_on(snapshot: Snapshot, name: str, wanted: _Wanted, used: Requests | None) -> NodeFit:
     """Admit replicas one after another until the scheduler or the node refuses one, or all ``wanted`` fit.
 
     ``used`` is what the node's pods request; None where that is not known.
     """
     node, state, count_by_place = snapshot.nodes[name], snapshot.publications[name].state, Counter[str]()
-    requests = requests_of(asked.pod)
-    for number in range(wanted):
+    requests, supply, answers = requests_of(wanted.pod), wanted.supply, list[ClaimAnswer]()
+
+    def fit(limit: str = "", explanation: str = "") -> NodeFit:
+        sharing = Counter(answer.sharing for answer in answers if can_have(answer))
+        first = answers[0] if answers else None
+        return NodeFit(name, count_by_place.total(), count_by_place, limit, explanation, first, sharing)
+
+    for number in range(wanted.replicas):
         if used is not None and (lacking := status_by_totals(node, requests, used)):
-            return NodeFit(name, number, count_by_place, f"total {lacking.summary}", lacking.why)
-        replica, before = replace(asked.pod, name=f"{asked.pod.name}-{number}", uid=""), state
+            return fit(f"total {lacking.summary}", lacking.why)
+        replica, before = replace(wanted.pod, name=f"{wanted.pod.name}-{number}", uid=""), state
         verdict, state = admit(before, replica)
         if not verdict.admitted:
-            why = explain(verdict, before, replica)
-            return NodeFit(name, number, count_by_place, blocking_resources(verdict), why)
+            return fit(blocking_resources(verdict), explain(verdict, before, replica))
         if not is_aligned(state, replica):
-            return NodeFit(name, number, count_by_place, "not aligned", why_not_aligned(state, replica))
+            return fit("not aligned", why_not_aligned(state, replica))
+        if wanted.claims and (answer := claims_on(supply, node, state, replica, wanted.claims)):
+            answers.append(answer)
+            if not can_have(answer):
+                return fit("claims", answer.words)
+            supply = supply.without(answer.parts)
         count_by_place[_place(state, replica, verdict)] += 1
         used = None if used is None else sum_of(used, {**requests, **ONE_POD})
-    return NodeFit(name, wanted, count_by_place)
+    return fit()
 
 
 def _place(state: NodeState, pod: Pod, verdict: Verdict) -> str:
@@ -221,12 +281,15 @@ def _misfit(rejected: NodeStatus, explanation: str) -> NodeFit:
     return NodeFit(rejected.node, 0, limit=rejected.summary, explanation=explanation)
 
 
-def _row(node_fit: NodeFit) -> Row:
+def _row(node_fit: NodeFit, with_claims: bool = False) -> Row:
     places = " ".join(f"{place}:{count}" for place, count in sorted(node_fit.count_by_place.items()))
+    sharing = {each.value: count for each, count in node_fit.count_by_sharing.items()}
+    together = " ".join(f"{word}:{count}" for word, count in sharing.items())
     cells = (
         node_fit.node,
         "?" if node_fit.replicas is None else str(node_fit.replicas),
         places or "-",
+        *([together or "-"] if with_claims else []),
         node_fit.limit or "-",
     )
     record: dict[str, Any] = {
@@ -235,5 +298,8 @@ def _row(node_fit: NodeFit) -> Row:
         "byNUMANodes": dict(sorted(node_fit.count_by_place.items())),
         "limitedBy": node_fit.limit,
         "explanation": node_fit.explanation,
+        **({"bySharing": sharing, "claims": node_fit.claims.words} if node_fit.claims else {}),
     }
-    return Row((node_fit.node,), cells, record, f"node/{node_fit.node}", (node_fit.explanation or "-",))
+    style = UNSURE if node_fit.replicas is None else GOOD if node_fit.replicas else BAD
+    wide, styles = (node_fit.explanation or "-",), {"REPLICAS": style}
+    return Row((node_fit.node,), cells, record, f"node/{node_fit.node}", wide, styles)

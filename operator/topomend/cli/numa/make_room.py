@@ -7,23 +7,26 @@ from typing import Any
 import click
 
 from topomend.cache.snapshot import Snapshot
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, pod_file_option, pod_of_cluster, pod_of_file
 from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
 from topomend.cli.numa.cluster.completion import complete_nodes, complete_pods
-from topomend.cli.numa.cluster.occupants import occupied_by_others
-from topomend.cli.numa.cluster.pod_argument import RequestedPod, pod_file_option, pod_of_cluster, pod_of_file
-from topomend.cli.output.console import echo
+from topomend.cli.numa.cluster.pods.occupants import BoundPods
+from topomend.cli.numa.cluster.volumes import located
+from topomend.cli.output.console import echo, echo_answer, echo_data
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, YAML, Printer, Row, echo_document, output_option
-from topomend.decide.queue.room import Occupant, Occupied, Room, make_room
+from topomend.decide.queue.room import Occupant, Occupied, Room, candidates, room_on
 from topomend.explain.trace_text import numa_text
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.model.bitmask import members
+from topomend.picture.form import PICTURES
 
 _EXAMPLES = """\b
 Examples:
   kubectl numa make-room pod/train-9           # who has to go for it?
   kubectl numa make-room -f pod.yaml           # the same, before the pod is created
   kubectl numa make-room -f pod.yaml --node gpu-01
+  kubectl numa make-room pod/train-9 -o html > room.html
 """
 
 
@@ -68,7 +71,7 @@ class Advice:
 @click.option(
     "--node", metavar="NODE", default="", shell_complete=complete_nodes, help="The node to ask. Default: every node."
 )
-@output_option(TABLE, JSON, YAML)
+@output_option(TABLE, JSON, YAML, pictures=True)
 @cluster_options
 @click.pass_context
 def make_room_(  # noqa: PLR0913  one for each flag
@@ -84,6 +87,7 @@ def make_room_(  # noqa: PLR0913  one for each flag
     """
     if bool(name) == bool(filename):
         raise BadInput("name a pod, as in kubectl numa make-room pod/train-9, or give -f FILE")
+    bound = BoundPods(cluster, node)
     asked = pod_of_file(filename, cluster) if filename else _waiting(cluster, name)
     snapshot = cluster.with_claims(cluster.snapshot_of(next(cluster.pictures(cluster.readable_states))))
     if NODE_TOPOLOGIES.plural in cluster.not_read:
@@ -91,8 +95,14 @@ def make_room_(  # noqa: PLR0913  one for each flag
     if node and node not in snapshot.nodes:
         raise cluster.no_node(node, snapshot.nodes)
     nodes = [node] if node else list(snapshot.nodes)
-    advice = advice_for(cluster, snapshot, asked, nodes, occupied_by_others(cluster, nodes, asked))
-    _echo(advice, output)
+    asked, unlocated = located(cluster, asked)
+    advice = advice_for(cluster, snapshot, asked, nodes, bound)
+    if output in PICTURES:
+        echo_data(drawn(advice, snapshot, output))
+    else:
+        _echo(advice, output)
+    for problem in unlocated:
+        echo(problem, err=True)
     if cluster.unread:
         echo(cluster.unread, err=True)
     if code := NOT_KNOWN if cluster.is_partial else advice.code:
@@ -108,13 +118,17 @@ def _waiting(cluster: Cluster, name: str) -> RequestedPod:
 
 
 def advice_for(
-    cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, nodes: Sequence[str], others: Occupied
+    cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, nodes: Sequence[str], bound: BoundPods
 ) -> Advice:
-    """Who has to go on one of ``nodes``, whose pods are ``others``: by eviction, or else by ending themselves."""
-    placement = cluster.as_readable(asked.placement)
+    """Who has to go on one of ``nodes`` of all that are ``bound``: by eviction, or else by ending themselves.
+
+    Raises APIError, CannotAsk.
+    """
     unknown = tuple(name for name in nodes if not _is_known(snapshot, name))
-    for occupied, may_be_evicted in ((others, True), (_ending(others), False)):
-        room = make_room(snapshot, asked.pod, placement, occupied, nodes)
+    among = candidates(snapshot, asked.pod, cluster.as_readable(asked.placement), nodes)
+    others = bound.others_than(asked, nodes)  # which waits for them: all that needs no pods comes before
+    for may_be_evicted in (True, False):
+        room = room_on(among, asked.pod, others if may_be_evicted else _ending(others))
         if room is not None:
             return Advice(asked.pod.name, room, may_be_evicted, unknown)
     return Advice(asked.pod.name, None, may_be_evicted=False, unknown=unknown)
@@ -138,12 +152,26 @@ def _echo(advice: Advice, output: str) -> None:
         return
     room = advice.room
     if room is None:
-        echo(f"{advice.name}: no node would admit it, whoever ended{_unknown_text(advice)}; see kubectl numa explain")
+        echo_answer([_none_text(advice)])
         return
     if room.pods or room.leaving:
         Printer(output, ("NODE", "POD", "PRIORITY", "OWNER")).first([*_rows(room)], {})
-    for line in _lines(advice, room):
-        echo(line)
+    echo_answer(_lines(advice, room))
+
+
+def drawn(advice: Advice, snapshot: Snapshot, output: str) -> str:
+    """The picture of the node, with those marked that have to go."""
+    # The drawings are loaded where one is asked for.
+    from topomend.picture.drawing import page  # noqa: PLC0415
+    from topomend.picture.machine import room  # noqa: PLC0415
+
+    lines = [*_lines(advice, advice.room)] if advice.room else [_none_text(advice)]
+    state = snapshot.publications[advice.room.node].state if advice.room else None
+    return page.written(room.picture_of(advice.name, advice.room, state, lines), output)
+
+
+def _none_text(advice: Advice) -> str:
+    return f"{advice.name}: no node would admit it, whoever ended{_unknown_text(advice)}; see kubectl numa explain"
 
 
 def _rows(room: Room) -> Iterable[Row]:

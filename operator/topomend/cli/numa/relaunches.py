@@ -11,9 +11,11 @@ from topomend.cli.numa.cluster.picture import Source
 from topomend.cli.output.age import age
 from topomend.cli.output.console import echo
 from topomend.cli.output.formats import Printer, Row, output_option, watch_option
+from topomend.cli.output.terminal import BAD, GOOD, PLAIN, QUIET, UNSURE, Style
 from topomend.kube.client import RELAUNCHES
+from topomend.model.condition import Condition
 from topomend.model.relaunch_record import Relaunch
-from topomend.relaunch.conditions import SUCCEEDED
+from topomend.relaunch.conditions import NEVER, SUCCEEDED
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import GROUP
 from topomend.wire.relaunch_record import read_relaunch
@@ -75,7 +77,18 @@ def _row(content: dict[str, Any], *, everywhere: bool) -> Row | None:
     cells = (*([relaunch.namespace] if everywhere else []), *_cells(relaunch))
     succeeded = relaunch.condition(SUCCEEDED)
     wide = (relaunch.step.value, (succeeded and succeeded.message) or "-")
-    return Row((relaunch.namespace, name), cells, content, f"relaunch.{GROUP}/{name}", wide)
+    styles = {"STATUS": _style_of(succeeded)}
+    return Row((relaunch.namespace, name), cells, content, f"relaunch.{GROUP}/{name}", wide, styles)
+
+
+_STYLES: Mapping[str, Style] = {"True": GOOD, "False": QUIET, "Unknown": UNSURE}
+"""Of a relaunch by its condition Succeeded: the pod runs again, it is not to run any more, or it waits."""
+
+
+def _style_of(succeeded: Condition | None) -> Style:
+    if succeeded is None:
+        return PLAIN
+    return BAD if succeeded.reason == NEVER else _STYLES.get(succeeded.status, PLAIN)
 
 
 def _cells(relaunch: Relaunch) -> tuple[str, ...]:

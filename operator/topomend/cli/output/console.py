@@ -5,26 +5,55 @@ device plugin, a user, or a server's error. So a line is escaped here, whoever w
 How it looks on a terminal is left to ``terminal``.
 """
 
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
 from topomend.base.plain_text import visible
-from topomend.cli.output.terminal import STATUSES, Style, columns, has_colours, status_of, wrapped
-from topomend.cli.output.waiting import Terminal
+from topomend.cli.output.terminal import (
+    PLAIN,
+    STATUSES,
+    Mark,
+    Style,
+    columns,
+    has_colours,
+    parts_of,
+    status_of,
+    verdicts_in,
+    wrapped,
+)
+from topomend.cli.output.waiting import Terminal, Words
 
 _TERMINAL = Terminal()
 
 
-def echo(line: str = "", *, err: bool = False) -> None:
+def echo(line: str = "", *, err: bool = False, style: Style = PLAIN) -> None:
     """Print one line for people: what is not printable is escaped. On a terminal it is wrapped and painted."""
     _TERMINAL.clear()
     shown = wrapped(visible(line), columns(err=err))
     if word := status_of(shown):
         shown = _styled(word, STATUSES[word]) + shown.removeprefix(word)
-    click.echo(shown, err=err)
+    click.echo(_styled(shown, style), err=err)
+
+
+def echo_answer(lines: Iterable[str]) -> None:
+    """Print lines that answer a question for people: the words that say yes or no are painted."""
+    for line in lines:
+        _TERMINAL.clear()
+        shown = wrapped(visible(line), columns())
+        _echo_parts(shown, verdicts_in(shown))
+
+
+def echo_marked(line: str, marks: Sequence[Mark]) -> None:
+    """Print one line for people whose ``marks`` are painted, but for those that the terminal's width breaks."""
+    _TERMINAL.clear()
+    shown = wrapped(visible(line), columns())
+    _echo_parts(shown, [mark for mark in marks if shown[mark.begin : mark.end] == line[mark.begin : mark.end]])
+
+
+def _echo_parts(shown: str, marks: Iterable[Mark]) -> None:
+    click.echo("".join(_styled(text, style) for text, style in parts_of(shown, marks)))
 
 
 def echo_styled(*parts: tuple[str, Style]) -> None:
@@ -56,13 +85,18 @@ def confirm(question: str) -> None:
 
 
 @contextmanager
-def waiting(words: str) -> Iterator[None]:
-    """During the block, until something is printed, say ``words`` on the terminal where that takes over two seconds."""
+def waiting(words: Words) -> Iterator[None]:
+    """During the block, until something is printed, say ``words`` on the terminal where that takes over two seconds.
+
+    They are asked for each second, by another thread.
+    """
     with _TERMINAL.waiting(echo_progress, words):
         yield
 
 
 def echo_progress(words: str) -> None:
     """Replace the terminal's last line, on stderr, by these words, cut to its width: a second line would remain."""
+    import shutil  # noqa: PLC0415  slow to import, and needed on a terminal that waits
+
     width = shutil.get_terminal_size().columns
     click.echo(f"\r\033[K{visible(words)[: width - 1]}", nl=False, err=True)

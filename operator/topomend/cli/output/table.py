@@ -1,27 +1,42 @@
 """Tables for a terminal, without rules: one as kubectl prints lists, one with right-aligned figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
+from types import MappingProxyType
+from typing import Any
 
 from topomend.base.plain_text import visible
-from topomend.cli.output.console import echo, echo_lines
+from topomend.cli.output.console import echo_marked
+from topomend.cli.output.terminal import Mark, Style
+
+_GAP = "   "
+_NONE: Mapping[Any, Style] = MappingProxyType({})
 
 
-def echo_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows`` as kubectl does, the first being the heading, with three spaces between columns."""
-    echo_lines(kubectl_rows(rows))
+def echo_table(rows: Sequence[Sequence[str]], styles: Sequence[Mapping[str, Style]] = ()) -> None:
+    """Print ``rows`` as kubectl does, the first being the heading, with three spaces between columns.
+
+    ``styles`` are those of cells on a terminal, by their headings: for each row below the heading, or for none.
+    """
+    rows = visible_rows(rows)
+    widths = column_widths(rows)
+    for row, its in zip(rows, chain([_NONE], styles, repeat(_NONE)), strict=False):
+        echo_row(row, widths, {rows[0].index(heading): style for heading, style in its.items()})
 
 
-def echo_row(row: Sequence[str], widths: Sequence[int]) -> None:
-    """Print one row of a table whose columns have these widths."""
-    echo(_row(row, widths))
+def echo_row(row: Sequence[str], widths: Sequence[int], styles: Mapping[int, Style] = _NONE) -> None:
+    """Print one row of a table whose columns have these widths, and some cells, by their positions, a style."""
+    begins = [sum(widths[:position]) + len(_GAP) * position for position in range(len(row))]
+    marks = [Mark(begins[each], begins[each] + len(row[each]), styles[each]) for each in sorted(styles)]
+    echo_marked(_row(row, widths), marks)
 
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def kubectl_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines that ``echo_table`` prints."""
+    """The lines that ``echo_table`` prints, without styles."""
     rows = visible_rows(rows)
     widths = column_widths(rows)
     return [_row(row, widths) for row in rows]

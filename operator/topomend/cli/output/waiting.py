@@ -1,4 +1,7 @@
-"""A line on the terminal while a command takes its time, which goes before anything else is printed."""
+"""A line on the terminal while a command takes its time, which goes before anything else is printed.
+
+Owns when it is drawn. Leaves to the command what it says: it may say how far the command is.
+"""
 
 import sys
 import time
@@ -12,12 +15,19 @@ PATIENCE_SECONDS = 2.0
 EACH_SECONDS = 1.0
 """How often it is drawn again."""
 
+Words = Callable[[], str]
+"""What a line says now. A thread of its own asks."""
+
 
 class Waiting:
-    """One line for one command, drawn again and again by a thread of its own until ``end``, which may come often."""
+    """One line for one command, drawn again and again by a thread of its own until ``end``, which may come often.
 
-    def __init__(self, draw: Callable[[str], None], words: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._draw, self._words, self._clock = draw, words, clock
+    ``words`` may be replaced meanwhile: the command does something else.
+    """
+
+    def __init__(self, draw: Callable[[str], None], words: Words, clock: Callable[[], float] = time.monotonic) -> None:
+        self.words = words
+        self._draw, self._clock = draw, clock
         self._began, self._ended, self._lock = clock(), Event(), Lock()
         self._drawn = False
         self._thread = Thread(target=self._run, name="waiting", daemon=True)
@@ -40,7 +50,7 @@ class Waiting:
             pause = EACH_SECONDS
             with self._lock:
                 if not self._ended.is_set():
-                    self._draw(f"{self._words}, {self._clock() - self._began:.0f} s")
+                    self._draw(f"{self.words()}, {self._clock() - self._began:.0f} s")
                     self._drawn = True
 
 
@@ -51,11 +61,24 @@ class Terminal:
         self._waiting: Waiting | None = None
 
     @contextmanager
-    def waiting(self, draw: Callable[[str], None], words: str) -> Iterator[None]:
-        """During the block, and until something is printed, say ``words`` on a terminal where it takes long."""
+    def waiting(self, draw: Callable[[str], None], words: Words) -> Iterator[None]:
+        """During the block, and until something is printed, say ``words`` on a terminal where it takes long.
+
+        A block within another has the line of the other one say its words: the time goes on.
+        """
         if sys.stderr is None or not sys.stderr.isatty():
             yield
-            return
+        elif self._waiting is None:
+            yield from self._begun(draw, words)
+        else:
+            outer, before = self._waiting, self._waiting.words
+            outer.words = words
+            try:
+                yield
+            finally:
+                outer.words = before
+
+    def _begun(self, draw: Callable[[str], None], words: Words) -> Iterator[None]:
         self._waiting = Waiting(draw, words)
         self._waiting.begin()
         try:

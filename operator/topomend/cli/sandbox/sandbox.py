@@ -1,33 +1,47 @@
 """``sandbox``: bring up, inspect and take down a real cluster on made-up NUMA machines.
 
-Owns flags and output; the cluster is left to the room ``sandbox``.
+Owns flags and output; the cluster is left to the room ``sandbox``. The group is ``topomend sandbox``, and the whole of
+the program ``topomend-sandbox``, which has a distribution of its own.
 """
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
 
+from topomend.cli.flags.kubelet_flags import read_options, read_reservations
 from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
-from topomend.cli.kubelet_flags import read_options, read_reservations
+from topomend.cli.lazy import OPERATOR
 from topomend.cli.output.console import echo, echo_data, echo_progress
 from topomend.cli.output.failures import NO, BadInput, CannotAsk
-from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, object_name, output_option
+from topomend.cli.output.formats import (
+    DOCUMENTS,
+    JSON,
+    NAME,
+    TABLE,
+    WIDE,
+    YAML,
+    echo_document,
+    object_name,
+    output_option,
+)
 from topomend.cli.output.table import echo_table
 from topomend.model.bitmask import parse_id_list
-from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.model.quantity import format_bytes
 from topomend.reconcile.settings import OBSERVE, RELAUNCH
 from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, registry
-from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.cluster import check_nodes
-from topomend.sandbox.go_modules import NotARelease, minor_of
 from topomend.sandbox.plan import cluster_fingerprint
+from topomend.sandbox.releases.build import ensure_binary
+from topomend.sandbox.releases.go_modules import NotARelease, minor_of
 
 DEFAULT_SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
 
@@ -76,6 +90,10 @@ Examples:
   topomend sandbox down
   topomend sandbox down --name other
 """
+_LIST_EXAMPLES = """\b
+Examples:
+  topomend sandbox list
+"""
 _STATUS_EXAMPLES = """\b
 Examples:
   topomend sandbox status
@@ -93,11 +111,31 @@ Examples:
 _KUBECTL_EXAMPLES = """\b
 Examples:
   topomend sandbox kubectl -- get nodes
+  topomend sandbox kubectl -- numa show
   topomend sandbox kubectl --name other -- apply -f pod.yaml
 """
 
 
-@click.group()
+class _Command(click.Command):
+    """A command whose examples name the program that was called: this one is reached by two."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text((self.epilog or "").replace("topomend sandbox", _program(ctx)))
+
+
+class _Group(click.Group):
+    command_class = _Command
+
+
+def _program(context: click.Context) -> str:
+    """The words that call the group: ``topomend sandbox``, or ``topomend-sandbox``."""
+    return context.parent.command_path if context.parent else context.command_path
+
+
+@click.group(cls=_Group)
 def sandbox() -> None:
     """Run a real Kubernetes cluster of made-up NUMA machines on this machine.
 
@@ -173,6 +211,11 @@ def up(  # noqa: PLR0913  a flag each
     """
     if mode and not topomend:
         raise BadInput("--mode is that of topomend's operator: give --topomend as well")
+    if topomend and (missing := OPERATOR.missing()):
+        raise BadInput(
+            f"--topomend needs {missing}, which is not installed here. "
+            f"Install it with: pip install 'topomend[{OPERATOR.name}]'"
+        )
     try:
         minor_of(version)
     except NotARelease as error:
@@ -205,6 +248,34 @@ def down(*, name: str) -> None:
     with _failures():
         existed = registry.take_down(name)
     echo(f"Sandbox {name} is down." if existed else f"There was no sandbox {name}.")
+
+
+@sandbox.command("list", epilog=_LIST_EXAMPLES)
+@output_option(TABLE, JSON, YAML, NAME)
+def list_sandboxes(*, output: str) -> None:
+    """List the sandboxes of this user that are up."""
+    found = {}
+    for name in registry.names_up():
+        with suppress(SandboxError):  # it is starting, or went down meanwhile
+            found[name] = registry.description(name)
+    if output == NAME:
+        for name in found:
+            echo(name)
+        return
+    records = [
+        {
+            "name": name,
+            "version": facts["version"],
+            "nodes": [node["name"] for node in facts["nodes"]],
+            "kubeconfig": str(registry.kubeconfig(name)),
+        }
+        for name, facts in found.items()
+    ]
+    if output in DOCUMENTS:
+        echo_document(records, output)
+        return
+    rows = [(each["name"], each["version"], str(len(each["nodes"])), each["kubeconfig"]) for each in records]
+    echo_table([("NAME", "VERSION", "NODES", "KUBECONFIG"), *rows])
 
 
 @sandbox.command(epilog=_STATUS_EXAMPLES)
@@ -258,12 +329,21 @@ def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
 @_name_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(*, name: str, arguments: tuple[str, ...]) -> None:
-    """Run kubectl as the sandbox's administrator."""
+    """Run kubectl as the sandbox's administrator. It finds the plugin: kubectl -- numa show."""
     with _failures():
         version = registry.status(name).version
         with _progress() as report:
-            prefix = registry.kubectl_prefix(name, ensure_binary(report, version))
-    os.execv(prefix[0], [*prefix, *arguments])  # noqa: S606 - the user's own arguments, as a list
+            binary = str(ensure_binary(report, version))
+        # Not by a flag: kubectl takes none before the name of a plugin.
+        environment = _with_plugin({**os.environ, "KUBECONFIG": str(registry.kubeconfig(name))})
+    os.execve(binary, [binary, "kubectl", *arguments], environment)  # noqa: S606 - the user's own arguments, as a list
+
+
+def _with_plugin(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which kubectl finds the plugin ``kubectl-numa`` of this installation before any other."""
+    programs = [file for file in metadata.files("topomend") or () if file.name == "kubectl-numa"]
+    folders = [str(Path(file.locate()).resolve().parent) for file in programs]
+    return {**environment, "PATH": os.pathsep.join([*folders, environment.get("PATH", os.defpath)])}
 
 
 @contextmanager
@@ -280,7 +360,7 @@ def _already_up(name: str, fingerprint: Mapping[str, Any]) -> None:
     if not same:
         raise BadInput(
             f"sandbox {name} is up already with other nodes or flags; take it down with: "
-            f"topomend sandbox down --name {name}, or choose another --name"
+            f"{_program(click.get_current_context())} down --name {name}, or choose another --name"
         )
     echo(f"Sandbox {name} is up already.")
 

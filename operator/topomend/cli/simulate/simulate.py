@@ -1,6 +1,6 @@
 """``simulate``: admit the pods of a trace on one node, and print its kubelet's answers. ``replay`` decides them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ from topomend.cli.output.failures import NO, BadInput
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, output_option
 from topomend.cli.output.refusal_record import refusal_record
 from topomend.cli.output.table import echo_table
+from topomend.cli.output.terminal import BAD, GOOD, Style
 from topomend.cli.simulate.simulated_node import assumptions, read_simulation
 from topomend.cli.simulate.trace import PodEnd, read_trace
 from topomend.cli.simulate.verdict import verdict_record
 from topomend.explain.cause import Cause
 from topomend.explain.explanation import cause_of
-from topomend.explain.remedy import Remedy, remedy_of
+from topomend.explain.remedy import Remedy, remedy_in
 from topomend.model.bitmask import format_id_list, members
-from topomend.model.bound_pod import BoundPod
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.model.quantity import format_bytes
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.simulation import Simulation
@@ -45,9 +46,10 @@ Examples:
 @click.option(
     "--node",
     required=True,
-    metavar="FILE|SHAPE|NAME",
+    metavar="FILE|SHAPE|NAME|DIR",
     help="A NodeTopology, beside it perhaps its Node and the node's pods (YAML or JSON; - is stdin); a shape; a name "
-    "that topomend machines lists; or a file with what lscpu -e and numactl -H print.",
+    "that topomend machines lists; a file with what lscpu -e and numactl -H print; an archive of topomend capture; or "
+    "a folder with a recorded sys/.",
 )
 @click.option(
     "--pods",
@@ -165,16 +167,8 @@ def _admitted(after: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:
 
 
 def _refused(simulation: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:
-    state = simulation.kubelet.state
-    remedy = remedy_of(
-        state,
-        bound.pod,
-        verdict,
-        ask=lambda changed, pod: simulation.answer_in(changed, replace(bound, pod=pod)),
-    )
-    return _Answer(
-        verdict, _cause(verdict, simulation, bound), remedy, not_checked=tuple(simulation.not_checked(bound))
-    )
+    cause, remedy = _cause(verdict, simulation, bound), remedy_in(simulation, bound, verdict)
+    return _Answer(verdict, cause, remedy, not_checked=tuple(simulation.not_checked(bound)))
 
 
 def _cause(verdict: Verdict, simulation: Simulation, bound: BoundPod) -> Cause:
@@ -199,13 +193,15 @@ def _print_names(answers: list[_Answer]) -> None:
 
 def _print_table(answers: list[_Answer], *, wide: bool) -> None:
     verdicts = [answer.verdict for answer in answers]
+    styles: list[Mapping[str, Style]] = []
     rows: list[tuple[str, ...]] = [("POD", "CONTAINER", "ADMITTED", "NUMA", "CPUS", "MEMORY", "DEVICES", "PREFERRED")]
     for verdict in verdicts:
         pod = f"{verdict.namespace}/{verdict.name}"
         rows += [_row(pod, container, verdict) for container in verdict.containers] or [
             (pod, "-", _yes(verdict.admitted), "-", "-", "-", "-", "-")
         ]
-    echo_table([row if wide else row[:-1] for row in rows])
+        styles += [{"ADMITTED": GOOD if verdict.admitted else BAD}] * (len(rows) - 1 - len(styles))
+    echo_table([row if wide else row[:-1] for row in rows], styles)
     for answer in answers:
         verdict, pod = answer.verdict, f"{answer.verdict.namespace}/{answer.verdict.name}"
         if not verdict.admitted:

@@ -6,15 +6,12 @@ Owns which documents ``--node`` takes, and the flags' values. Leaves what is kno
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from topomend.cache.topology_reader import why_not_ready
-from topomend.cli.input.did_you_mean import did_you_mean
-from topomend.cli.input.made_machine import made_machine, nearest_machine
-from topomend.cli.input.manifests import read_documents
-from topomend.cli.kubelet_flags import (
+from topomend.cli.flags.kubelet_flags import (
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
     read_choice,
@@ -22,22 +19,24 @@ from topomend.cli.kubelet_flags import (
     read_reservations,
     read_version,
 )
+from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.input.made_machine import made_machine, nearest_machine, recorded_machine
+from topomend.cli.input.manifests import read_documents
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
 from topomend.discover.kubelet_config import KubeletConfig, read_kubelet_config
 from topomend.model.bitmask import format_id_list, lowest, parse_id_list
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.replay.cpu.options import KNOWN_OPTIONS as CPU_OPTIONS
-from topomend.replay.simulation import Simulation, simulation_of, with_reserved_cpus
+from topomend.replay.simulation import Simulation, simulation_of, with_reserved_cpus, with_settings
 from topomend.replay.topology.options import KNOWN_OPTIONS as TOPOLOGY_OPTIONS
-from topomend.wire.bound_pod import read_bound_pod
-from topomend.wire.cluster import read_node
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import NODE_TOPOLOGY
-from topomend.wire.published.node_topology import read_conditions, read_node_topology
+from topomend.wire.node import read_node
+from topomend.wire.pods.bound_pod import read_bound_pod
+from topomend.wire.published.node_topology import HEARTBEAT, read_conditions, read_node_topology, why_not_started
 
 _OPTION_GATES = {
     f"{manager}Policy{level}Options": True
@@ -75,8 +74,8 @@ _UNREADABLE = ("Unreadable", "NotGiven")
 class _Given:
     """What ``--node`` has: a state, and of a cluster's node perhaps the Node and all its pods.
 
-    ``is_made`` is whether it is a made-up machine, of whose kubelet nothing is known. ``problem`` is why its kubelet
-    did not start, by the NodeTopology.
+    ``is_made`` is whether it is a machine alone, of whose kubelet nothing is known. ``problem`` is why its kubelet did
+    not start, by the NodeTopology. ``unready`` is why that is not Ready: the words, by the reason of the condition.
     """
 
     state: NodeState
@@ -84,6 +83,7 @@ class _Given:
     node: Node | None = None
     pods: tuple[BoundPod, ...] | None = None
     problem: str = ""
+    unready: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_simulation(
@@ -92,11 +92,15 @@ def read_simulation(
     """The kubelet to ask. ``config`` are its configuration's file and drop-in folder. Raises BadInput."""
     given = _made(source) or _read_node(source, node_name)
     problem = given.problem
+    if not problem:
+        is_set = any(config) or bool(flags.keys() & {*_ALIGNING})
+        for words in _unready_words(given, is_set=is_set):
+            echo(f"warning: {given.state.name}: {words}", err=True)
     if any(config):
         text = flags.get("kubelet_version")
         read = _read_config(*config, _value("kubelet_version", text) if text else given.state.kubelet.version)
         problem = "; ".join(read.problems)
-        given = replace(given, state=_with_settings(given.state, read.settings))
+        given = replace(given, state=with_settings(given.state, read.settings))
     elif given.problem:
         echo(f"warning: {given.state.name}: {given.problem}; --kubelet-config asks about another one", err=True)
     state = _with_flags(given.state, flags)
@@ -121,7 +125,7 @@ def assumptions(source: str, config: tuple[Path | None, Path | None], flags: Map
 
 
 def _made(source: str) -> _Given | None:
-    made = made_machine(source, "--node")
+    made = made_machine(source, "--node") or recorded_machine(source, "--node")
     if made is None:
         return None
     return _Given(NodeState(name="shape", machine=made.machine, devices=made.devices), is_made=True, pods=())
@@ -137,17 +141,41 @@ def _read_node(source: str, node_name: str | None) -> _Given:
     try:
         objects = list(_objects(Document(content) for content in read_documents(source, "--node")))
         topology = _chosen([each for each in objects if _kind(each) == NODE_TOPOLOGY], where, node_name)
-        state, not_ready = read_node_topology(topology.content), why_not_ready(topology.content)
+        state, unready = read_node_topology(topology.content), _unready(topology.content)
         nodes = [read_node(each.content) for each in objects if _kind(each) == "Node"]
         pods = [each for each in objects if _kind(each) == "Pod"]
         bound = tuple(_on(state.name, pods)) if pods else None
-        problem = _why_not_started(topology.content)
+        problem = why_not_started(topology.content)
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
-    if not_ready and not problem:
-        echo(f"warning: {state.name}: {not_ready}", err=True)
     node = next((node for node in nodes if node.name == state.name), None)
-    return _Given(state, is_made=False, node=node, pods=bound, problem=problem)
+    return _Given(state, is_made=False, node=node, pods=bound, problem=problem, unready=unready)
+
+
+_SETTINGS_UNKNOWN, _PODS_UNKNOWN = "NotGiven", "PodResourcesNotGiven"
+
+_OF_NO_AGENT: Mapping[str, str] = {
+    _SETTINGS_UNKNOWN: "it does not say how its kubelet is set, and default settings align nothing: give "
+    "--kubelet-config, or flags such as --cpu-manager-policy; topomend discover --kubelet-config records them",
+    _PODS_UNKNOWN: "it does not say which pods run there, and counts as empty",
+}
+"""What an object of ``topomend discover`` lacks, which no agent has written, by the reasons of its conditions."""
+
+
+def _unready(content: dict[str, Any]) -> dict[str, str]:
+    """Why the object is not Ready, by the reason; of each part where no agent wrote it. Raises MalformedObject."""
+    missing = [each.reason for each in read_conditions(content) if each.status != "True"]
+    if content["status"].get(HEARTBEAT) is None and _OF_NO_AGENT.keys() >= {*missing}:
+        return {reason: words for reason, words in _OF_NO_AGENT.items() if reason in missing}
+    why = why_not_ready(content)
+    return {"": why} if why else {}
+
+
+def _unready_words(given: _Given, *, is_set: bool) -> Iterator[str]:
+    """What to warn of. ``is_set`` is whether the user says how the kubelet is set."""
+    for reason, words in given.unready.items():
+        if not (is_set and reason == _SETTINGS_UNKNOWN) and not (given.pods is not None and reason == _PODS_UNKNOWN):
+            yield words
 
 
 def _nearest_machine(source: str) -> str:
@@ -196,14 +224,6 @@ def _on(name: str, pods: Sequence[Document]) -> Iterator[BoundPod]:
             yield read_bound_pod(pod.content)
 
 
-def _why_not_started(topology: Any) -> str:
-    """Why no kubelet starts with the configuration that the agent found; empty where it does, as far as it says."""
-    for condition in read_conditions(topology):
-        if condition.type == "KubeletConfigRead" and condition.reason == "Invalid":
-            return condition.message
-    return ""
-
-
 # Settings
 
 
@@ -225,13 +245,7 @@ def _with_flags(state: NodeState, flags: Mapping[str, str]) -> NodeState:
         settings["reserved_cpu_millis"] = 0
     if "cpu_manager_options" in flags or "topology_manager_options" in flags:
         settings["feature_gates"] = {**state.kubelet.feature_gates, **_OPTION_GATES}
-    return _with_settings(state, replace(state.kubelet, **settings))
-
-
-def _with_settings(state: NodeState, kubelet: KubeletSettings) -> NodeState:
-    # The Memory Manager's state follows the old reservations. None has replay rebuild it from the blocks.
-    memory = None if kubelet.reserved_memory != state.kubelet.reserved_memory else state.memory
-    return replace(state, kubelet=kubelet, memory=memory)
+    return with_settings(state, replace(state.kubelet, **settings))
 
 
 def _with_a_reserved_cpu(state: NodeState) -> NodeState:

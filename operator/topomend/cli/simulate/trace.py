@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from topomend.cli.input.workload import pods_of
-from topomend.model.bound_pod import BoundPod
-from topomend.wire.bound_pod import read_bound_pod
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import Document, MalformedObject
+from topomend.wire.pods.bound_pod import read_bound_pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from topomend.cache.snapshot import PodKey, Snapshot, replaced
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 

@@ -16,14 +16,14 @@ from itertools import islice
 
 from topomend.alignment.requested import admission_of
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.filters import filter_node, is_rejected
-from topomend.decide.node_status import NodeStatus
+from topomend.decide.diagnosis.filters import filter_node, is_rejected
+from topomend.decide.diagnosis.node_status import NodeStatus
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
-from topomend.model.cluster import Owner, WatchedPod
-from topomend.model.node_state import NodeState, emptied, free_cpus
-from topomend.model.pod import Pod, requests_of
+from topomend.model.nodes.node_state import NodeState, emptied, free_cpus
+from topomend.model.pods.pod import Pod, requests_of
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.replay.admission import admit
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.wire.group import FIT_GATE

@@ -7,21 +7,24 @@ itself to ``victims``, which has the scheduler's order and must keep the place.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import accumulate, combinations
+from typing import TYPE_CHECKING, TypeAlias
 
 from topomend.alignment.requested import admission_of, aligned_numa_nodes
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.filters import filter_node, first_exceeded
-from topomend.decide.queue.victims import Budget
-from topomend.decide.totals import Requests
+from topomend.decide.budgets import Budget
+from topomend.decide.diagnosis.filters import filter_node, first_exceeded
 from topomend.model.bitmask import NUMAMask
-from topomend.model.cluster import Node, Placement
-from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import ONE_POD, Pod, requests_of, sum_of
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState, emptied
+from topomend.model.pods.pod import ONE_POD, Pod, requests_of
+from topomend.model.pods.scheduling import Placement
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.admission import FastAdmission
+
+if TYPE_CHECKING:  # what a command does without
+    from topomend.decide.diagnosis.totals import Requests
 
 MOST_TRIES = 20_000
 """How many sets of pods are tried by replay in all. Beyond, the answer may not be the fewest, and says so."""
@@ -43,7 +46,7 @@ class Occupant:
     name: str
     uid: str
     priority: int
-    usage: Requests
+    usage: "Requests"
     owner: str = ""
     stays: str = ""
     leaving: bool = False
@@ -60,6 +63,14 @@ class Occupied:
 
     by_node: Mapping[str, Sequence[Occupant]]
     budgets: Sequence[Budget] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node that may admit the pod once some pods have ended, and its state."""
+
+    node: Node
+    state: NodeState
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,32 @@ def make_room(
     Of as few, those with the lowest priority; then those that somebody creates again. Nodes whose state is unknown
     are passed over.
     """
-    hosts = list(_hosts(snapshot, pod, placement, occupied, nodes or snapshot.nodes))
+    return room_on(candidates(snapshot, pod, placement, nodes), pod, occupied)
+
+
+def candidates(snapshot: Snapshot, pod: Pod, placement: Placement, nodes: Iterable[str] = ()) -> list[Candidate]:
+    """Those of ``nodes``, by default of all, that may admit the pod once some pods have ended, by their names.
+
+    Without any pod a kubelet admits whatever it admits beside some. That it aligns the pod by chance, where its policy
+    asks for no alignment, may take others on its NUMA nodes.
+    """
+    fit, requests, found = FastAdmission(pod), requests_of(pod), list[Candidate]()
+    for name in sorted(nodes or snapshot.nodes):
+        node, publication = snapshot.nodes[name], snapshot.publications.get(name)
+        if publication is None or publication.problem or filter_node(node, placement, requests):
+            continue
+        if fit.admits(emptied(publication.state)):
+            found.append(Candidate(node, publication.state))
+    return found
+
+
+def room_on(among: Iterable[Candidate], pod: Pod, occupied: Occupied) -> Room | None:
+    """As ``make_room``, on one of these nodes."""
+    aligned = admission_of(pod)
+    hosts = [
+        _Host(each.node, each.state, aligned, occupied.by_node.get(each.node.name, ()), occupied.budgets)
+        for each in among
+    ]
     tries, most = _Tries(MOST_TRIES), max((len(host.movable) for host in hosts), default=0)
     for number in range(most + 1):
         best = _best_of(hosts, number, tries)
@@ -108,36 +144,20 @@ def make_room(
     return None
 
 
-def _hosts(
-    snapshot: Snapshot, pod: Pod, placement: Placement, occupied: Occupied, nodes: Iterable[str]
-) -> Iterator["_Host"]:
-    """Those of the nodes that may admit the pod once some pods have ended.
-
-    Without any pod a kubelet admits whatever it admits beside some. That it aligns the pod by chance, where its policy
-    asks for no alignment, may take others on its NUMA nodes.
-    """
-    fit, aligned, requests = FastAdmission(pod), admission_of(pod), requests_of(pod)
-    for name in sorted(nodes):
-        node, publication = snapshot.nodes[name], snapshot.publications.get(name)
-        if publication is None or publication.problem or filter_node(node, placement, requests):
-            continue
-        state = publication.state
-        if fit.admits(emptied(state)):
-            yield _Host(node, state, aligned, occupied.by_node.get(name, ()), occupied.budgets)
-
-
 def _best_of(hosts: Sequence["_Host"], number: int, tries: _Tries) -> tuple["_Host", Sequence[Occupant]] | None:
     """The host and the pods that are least to be missed of all sets of this size."""
     best: tuple[_Host, Sequence[Occupant]] | None = None
+    least: _Cost | None = None
     for host in hosts:
         for pods in host.sets_of(number):
-            if not host.leaves_enough(pods) or (best is not None and _cost(host, pods) >= _cost(*best)):
+            if not host.leaves_enough(pods):
                 continue
-            if host.may_leave_together(pods):
+            cost = _cost(host, pods)
+            if (least is None or cost < least) and host.may_leave_together(pods):
                 if not tries.take():
                     return best
                 if host.admits_without(pods):
-                    best = host, pods
+                    best, least = (host, pods), cost
     return best
 
 
@@ -150,7 +170,10 @@ def _any_room(hosts: Sequence["_Host"]) -> Room | None:
     return host.room(pods, is_fewest=False)
 
 
-def _cost(host: "_Host", pods: Sequence[Occupant]) -> tuple[int, int, int, int, int]:
+_Cost: TypeAlias = tuple[int, int, int, int, int]
+
+
+def _cost(host: "_Host", pods: Sequence[Occupant]) -> _Cost:
     """The number, the highest priority, the sum, how many nobody creates again, and how many are to be waited for."""
     priorities = [pod.priority for pod in pods]
     lost = sum(not pod.owner for pod in pods)
@@ -186,8 +209,10 @@ class _Host:
 
     def leaves_enough(self, pods: Collection[Occupant]) -> bool:
         """Whether enough is left in total for the pod once they have ended."""
-        freed = {resource: sum(pod.usage.get(resource, 0) for pod in pods) for resource in self._deficits}
-        return all(freed[resource] >= deficit for resource, deficit in self._deficits.items())
+        for resource, deficit in self._deficits.items():
+            if sum([pod.usage.get(resource, 0) for pod in pods]) < deficit:
+                return False
+        return True
 
     def admits_without(self, pods: Sequence[Occupant]) -> bool:
         """Whether the kubelet would admit the pod, aligned as it asks, once they have ended."""
@@ -215,8 +240,8 @@ class _Host:
 
     def _is_in_the_way(self, occupant: Occupant) -> bool:
         """Whether its end could change an answer: it holds something exclusively, or takes of what is lacking."""
-        is_holder = self._state.holds(occupant.namespace, occupant.name)
-        return is_holder or not self._deficits.keys().isdisjoint(occupant.usage)
+        takes_what_lacks = not self._deficits.keys().isdisjoint(occupant.usage)
+        return takes_what_lacks or self._state.holds(occupant.namespace, occupant.name)
 
     def _least_by_totals(self) -> int:
         """How many pods have to end at least for the totals, were they always those that take most."""
@@ -228,14 +253,14 @@ class _Host:
         return least
 
 
-def _deficits(node: Node, asked: Requests, occupants: Iterable[Occupant]) -> dict[str, MilliQuantity]:
+def _deficits(node: Node, asked: "Requests", occupants: Collection[Occupant]) -> dict[str, MilliQuantity]:
     """By how much the node has too little in total for the pod beside ``occupants``, of each resource that lacks."""
-    none: Requests = {}
-    used = reduce(sum_of, (occupant.usage for occupant in occupants), none)
+    wanted = {**asked, **ONE_POD}
+    used = {resource: sum([occupant.usage.get(resource, 0) for occupant in occupants]) for resource in wanted}
     return {
-        resource: used.get(resource, 0) + amount - node.allocatable.get(resource, 0)
-        for resource, amount in {**asked, **ONE_POD}.items()
-        if first_exceeded(node, {resource: amount}, {resource: used.get(resource, 0)})
+        resource: used[resource] + amount - node.allocatable.get(resource, 0)
+        for resource, amount in wanted.items()
+        if first_exceeded(node, {resource: amount}, {resource: used[resource]})
     }
 
 

@@ -9,30 +9,24 @@ plugins/defaultpreemption/default_preemption.go (SelectVictimsOnNode, reprieving
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from topomend.alignment.requested import admission_of
 from topomend.cache.snapshot import PodKey, Snapshot
-from topomend.decide.filters import filter_node, too_little_left
-from topomend.decide.totals import Requests
-from topomend.model.cluster import Node, WatchedPod
-from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import Pod, requests_of, sum_of, usage_of
+from topomend.decide.budgets import Budget
+from topomend.decide.diagnosis.filters import filter_node, too_little_left
+from topomend.decide.diagnosis.totals import Requests
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState, emptied
+from topomend.model.pods.pod import Pod, requests_of, sum_of, usage_of
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.replay.admission import admit, may_allocate, release
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission
 
 _OFFSET = 1 << 31
 """Added to each victim's priority before they are summed, so that the sum grows with their number."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A PodDisruptionBudget: the uids of the ``pods`` that it protects, of which so many are ``allowed`` to leave."""
-
-    pods: frozenset[str]
-    allowed: int
 
 
 @dataclass(frozen=True)
@@ -90,6 +84,20 @@ def undecided_nodes(snapshot: Snapshot) -> set[str]:
     }
 
 
+def is_choosing(snapshot: Snapshot, node: str, pods: Iterable[WatchedPod]) -> bool:
+    """Whether kube-scheduler evicts some of these ``pods`` of an undecided node in a moment, or binds another there.
+
+    None is being deleted yet or any more, and nobody has been bound for whom they were to leave.
+    """
+    return not any(pod.deleting for pod in pods) and any(
+        assumed.displaces
+        and assumed.awaits_binding
+        and node in assumed.nodes
+        and not _is_unbound(snapshot, key, assumed.pod)
+        for key, assumed in snapshot.assumed.items()
+    )
+
+
 def _is_unbound(snapshot: Snapshot, key: PodKey, pod: Pod) -> bool:
     """Whether the scheduler has found no node for the pod."""
     unbound = snapshot.unbound.get(key)
@@ -126,6 +134,35 @@ def where_scheduler_preempts(
     return tuple(name for name in running.by_node if all(name in names for names in found))
 
 
+def where_budgets_decide(
+    snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED
+) -> Sequence[str]:
+    """The nodes where kube-scheduler evicts pods for this one, and that admit it once all have left that may have to.
+
+    Whom it evicts there depends on budgets, too. Raises Overspent.
+    """
+    return [
+        dry_run.node.name
+        for dry_run in _dry_runs(snapshot, pod, running, effort)
+        if _schedulers_victims(dry_run, pod, (), tied=False) and dry_run.admits_without(_lower(dry_run, pod))
+    ]
+
+
+def schedulers_choice(
+    snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED
+) -> Preemption | None:
+    """The node that kube-scheduler would choose of these, and its victims there; None where it evicts nobody.
+
+    Raises Overspent.
+    """
+    dry_runs = _dry_runs(snapshot, pod, running, effort)
+    chosen = [
+        Preemption(dry_run.node.name, tuple(_schedulers_victims(dry_run, pod, running.budgets, tied=False)))
+        for dry_run in dry_runs
+    ]
+    return _least(preemption for preemption in chosen if preemption.victims)
+
+
 def _frees(dry_run: "_DryRun", pod: WatchedPod, running: Running, tied: bool) -> bool:
     """Whether the scheduler's victims free the place; ``tied`` is that equal ones come in the opposite order."""
     victims = _schedulers_victims(dry_run, pod, running.budgets, tied)
@@ -142,7 +179,7 @@ def _schedulers_victims(
     The first to stay are those whose budget does not allow them to leave, then the important ones. None where the
     totals suffice, or never would. Pods that are being deleted count: they are still there.
     """
-    lower = [other for other in dry_run.running if other.priority < pod.priority]
+    lower = _lower(dry_run, pod)
     lower.sort(key=lambda other: other.uid, reverse=tied)
     lower.sort(key=lambda other: (-other.priority, _started(other)))
     beyond = _beyond_budgets(lower, budgets)
@@ -158,6 +195,10 @@ def _schedulers_victims(
         else:
             victims.append(other)
     return victims
+
+
+def _lower(dry_run: "_DryRun", pod: WatchedPod) -> list[WatchedPod]:
+    return [other for other in dry_run.running if other.priority < pod.priority]
 
 
 def _beyond_budgets(lower: Sequence[WatchedPod], budgets: Sequence[Budget]) -> set[str]:
@@ -187,8 +228,26 @@ def choose_victims(
 
     Raises Overspent.
     """
-    preemptions = sorted(_preemptions(snapshot, pod, running, effort), key=_latest_start, reverse=True)
-    return min(preemptions, key=_cost, default=None)
+    return _least(_preemptions(snapshot, pod, running, effort))
+
+
+def carried_out(running: Running, preemption: Preemption, pod: Pod) -> Running:
+    """``running`` as it is when the victims leave and ``pod``, for which they do, has their place."""
+    node = preemption.node
+    gone = {victim.uid for victim in preemption.victims}
+    pods = [replace(other, deleting=other.deleting or other.uid in gone) for other in running.by_node[node]]
+    awaited = [*running.awaited.get(node, ()), pod]
+    return replace(running, by_node={**running.by_node, node: pods}, awaited={**running.awaited, node: awaited})
+
+
+def is_better(one: Preemption | None, other: Preemption) -> bool:
+    """Whether fewer or less important pods leave for the one than for the other."""
+    return one is not None and _cost(one) < _cost(other)
+
+
+def _least(preemptions: Iterable[Preemption]) -> Preemption | None:
+    """The one whose victims are least to be missed."""
+    return min(sorted(preemptions, key=_latest_start, reverse=True), key=_cost, default=None)
 
 
 def _preemptions(snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort) -> Iterator[Preemption]:

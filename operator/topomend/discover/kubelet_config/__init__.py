@@ -1,8 +1,9 @@
 """The kubelet's configuration, as far as admission depends on it: its file with drop-ins and flags, or its ``configz``.
 
-Owns KubeletConfiguration (kubelet.config.k8s.io/v1beta1), read as the kubelet reads it: ``documents`` turns text into
-JSON values, ``decode`` these into the fields of ``fields``, ``merge`` and ``overrides`` put drop-ins and flags over the
-file, and ``settings`` picks what admission depends on. ``kubelet_settings`` decides which source is used.
+Owns KubeletConfiguration (kubelet.config.k8s.io/v1beta1), read as the kubelet reads it: ``discover.documents`` turns
+text into JSON values, ``decode`` these into the fields of ``fields``, ``merge`` and ``overrides`` put drop-ins and
+flags over the file, and ``settings`` picks what admission depends on. ``kubelet_settings`` decides which source is
+used.
 """
 
 import os
@@ -13,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 
 from topomend.base.plain_text import plain
+from topomend.discover.documents import Members
 from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config.decode import Content, Decoder
-from topomend.discover.kubelet_config.documents import Members
 from topomend.discover.kubelet_config.fields import ROOT, types_of
 from topomend.discover.kubelet_config.files import (
     API_VERSION,
@@ -26,11 +27,11 @@ from topomend.discover.kubelet_config.files import (
     drop_in_paths,
     read_file,
 )
+from topomend.discover.kubelet_config.kubelet_process import Flags
 from topomend.discover.kubelet_config.merge import VERSIONED_MINOR, merged, with_all_defaults, with_derived_defaults
 from topomend.discover.kubelet_config.overrides import overridden
 from topomend.discover.kubelet_config.settings import POLICIES, settings_of
-from topomend.discover.kubelet_process import Flags
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay.gates import minor_of, read_gates
 from topomend.replay.startup.configuration import UNKNOWN_HOST, Host
 from topomend.replay.startup.validation import why_not_start

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topomend.base.plain_text import plain
-from topomend.discover.host_files import SourceUnreadable, read_bytes
-from topomend.discover.kubelet_config.decode import fold
-from topomend.discover.kubelet_config.documents import Document as Text
-from topomend.discover.kubelet_config.documents import (
+from topomend.discover.documents import Document as Text
+from topomend.discover.documents import (
     Members,
     NotADocument,
     NotTold,
@@ -23,6 +21,8 @@ from topomend.discover.kubelet_config.documents import (
     plain_value,
     read_document,
 )
+from topomend.discover.host_files import SourceUnreadable, read_bytes
+from topomend.discover.kubelet_config.decode import fold
 from topomend.discover.kubelet_config.merge import VERSIONED_MINOR, as_unstructured
 from topomend.wire.document import Document, MalformedObject
 

@@ -9,8 +9,8 @@ every field, and decode the result over what they had read.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from topomend.discover.documents import Members, NotADocument, Number, Value, json_number
 from topomend.discover.kubelet_config.decode import UNSET, Content, Decoded, Decoder
-from topomend.discover.kubelet_config.documents import Members, NotADocument, Number, Value, json_number
 from topomend.discover.kubelet_config.fields import ROOT, Types, defaulted, internal_names
 from topomend.replay.startup.defaults import with_defaults
 from topomend.replay.startup.feature_gates import FeatureGates

@@ -13,7 +13,7 @@ from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config.decode import Content
 from topomend.discover.kubelet_config.fields import flags as known_flags
 from topomend.discover.kubelet_config.go_values import GoError, parse_bool, parse_duration, parse_integer
-from topomend.discover.kubelet_process import Flags
+from topomend.discover.kubelet_config.kubelet_process import Flags
 from topomend.replay.startup.quantity import InvalidQuantity, parse
 from topomend.replay.startup.rules.taints import is_key, is_value
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from topomend.discover.kubelet_config.go_values import GoError, parse_cpu_list
 from topomend.model.bitmask import MAX_ID
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
 from topomend.replay.gates import minor_of
 from topomend.replay.startup.feature_gates import ALL, FeatureGates
 from topomend.replay.startup.quantity import InvalidQuantity, Quantity, parse

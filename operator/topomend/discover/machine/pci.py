@@ -259,6 +259,8 @@ def class_device(root: Root, kind: str, name: str) -> str:
 def _names_from_libudev() -> Names:
     try:
         return udev.pci_names()
+    except ModuleNotFoundError:  # who reads machines without the extra operator shows no names
+        return {}
     except udev.UdevUnavailable as error:
         _log.warning("PCI devices are shown by their ids only: %s", error)
         return {}

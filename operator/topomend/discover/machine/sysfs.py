@@ -53,7 +53,7 @@ def read_machine(root: Root, *, whole: bool = False) -> Machine:
     )
     machine = replace(machine, hardware=read_hardware(root, machine, online))
     if whole:
-        machine = replace(machine, hardware=replace(machine.hardware, reserved_hugepages=_reserved_hugepages(root)))
+        machine = replace(machine, hardware=machine.hardware._replace(reserved_hugepages=_reserved_hugepages(root)))
     _cross_check(root, machine, online)
     return machine
 

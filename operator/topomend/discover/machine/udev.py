@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-import pyudev  # type: ignore[import-untyped]  # it carries no types
-
 _log = logging.getLogger(__name__)
 
 _NAMES = ("ID_VENDOR_FROM_DATABASE", "ID_MODEL_FROM_DATABASE")
@@ -25,7 +23,7 @@ def pci_names() -> dict[str, tuple[str, str]]:
     """The names of vendor and device of every PCI device by address, empty if udev's hardware database has none.
 
     udev's own record of a device comes first. Where no udev runs, as in most containers, the database is queried as
-    udev would: by the device's ``MODALIAS``. Raises UdevUnavailable.
+    udev would: by the device's ``MODALIAS``. Raises UdevUnavailable, and ModuleNotFoundError without pyudev.
     """
     context = _context()
     database = _HardwareDatabase(context)
@@ -79,6 +77,8 @@ class MachineChanges:
         self._monitor = self._listen()
 
     def _listen(self) -> Any:
+        import pyudev  # type: ignore[import-untyped]  # noqa: PLC0415  it carries no types
+
         try:
             monitor = pyudev.Monitor.from_netlink(self._context, source="kernel")
             for subsystem in _SUBSYSTEMS:
@@ -106,6 +106,8 @@ class MachineChanges:
 
 
 def _context() -> Any:
+    import pyudev  # noqa: PLC0415  it belongs to the extra operator, and machines are read without it
+
     try:
         return pyudev.Context()
     except (ImportError, OSError) as error:

@@ -8,11 +8,11 @@ should answer, and says so in a remark, where any other impossible answer makes 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from topomend.base.natural_order import natural_key
 from topomend.base.plain_text import plain
 from topomend.discover import podresources_pb2 as messages
 from topomend.discover.bounds import MAX_NAME, MAX_NAMESPACE
-from topomend.model.claimed_device import ContainerClaim
-from topomend.replay.devices.manager import natural_key
+from topomend.model.devices.claimed_device import ContainerClaim
 
 MAX_CONTAINER_CLAIMS, MAX_CLAIM_DEVICES = 64, 64
 """The most that is read of one container and of one claim. A claim has at most 32 devices

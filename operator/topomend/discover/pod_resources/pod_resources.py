@@ -12,14 +12,14 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from topomend.base.natural_order import natural_key
 from topomend.discover import podresources_pb2 as messages
 from topomend.discover.host_files import is_absent
 from topomend.discover.pod_resources.grpc_unix import CallFailed, call_all
 from topomend.discover.pod_resources.listed_claims import ListedClaims, joined_claims, read_claims
 from topomend.model.bitmask import MAX_ID, CPUSet, InvalidIDList, mask_of
-from topomend.model.claimed_device import ContainerClaim
-from topomend.model.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
-from topomend.replay.devices.manager import natural_key
+from topomend.model.devices.claimed_device import ContainerClaim
+from topomend.model.nodes.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
 
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 1 << 20

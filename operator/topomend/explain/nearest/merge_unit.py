@@ -11,7 +11,7 @@ from operator import and_
 from topomend.explain.nearest.refused_pod import RefusedPod
 from topomend.explain.nearest.varied_amount import VariedAmount
 from topomend.model.bitmask import NUMAMask, members
-from topomend.model.pod import Container, Pod
+from topomend.model.pods.pod import Container, Pod
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.errors import KubeletBreaks
@@ -19,7 +19,7 @@ from topomend.replay.memory import static as memory_static
 from topomend.replay.scopes import Manager, Providers
 from topomend.replay.topology.hints import Answer, Family, Hints, ResourceOffer
 from topomend.replay.topology.merge import every_preferred_mask
-from topomend.replay.topology.policies import BEST_EFFORT, NONE, SINGLE_NUMA_NODE
+from topomend.replay.topology.policy_names import BEST_EFFORT, NONE, SINGLE_NUMA_NODE
 
 
 @dataclass

@@ -12,15 +12,15 @@ from topomend.explain.nearest.merge_unit import Unit
 from topomend.explain.nearest.refused_pod import RefusedPod
 from topomend.explain.nearest.search import Search
 from topomend.explain.nearest.varied_amount import VariedAmount, varied_amounts
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod
 from topomend.replay import qos
 from topomend.replay.admission import allocation_of
 from topomend.replay.container_manager import start
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.topology.merge import TABLED_NODES
-from topomend.replay.topology.policies import BEST_EFFORT, RESTRICTED
+from topomend.replay.topology.policy_names import BEST_EFFORT, RESTRICTED
 
 
 @dataclass(frozen=True, slots=True)

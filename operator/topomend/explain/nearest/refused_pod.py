@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from topomend.explain.nearest.varied_amount import VariedAmount
-from topomend.model.node_state import NodeState
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import ContainerKind, Pod
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import providers_of
 from topomend.replay.container_manager import ContainerManager
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.scopes import Admission, Providers, Scope
-from topomend.replay.topology.policies import NONE
+from topomend.replay.topology.policy_names import NONE
 
 
 @dataclass

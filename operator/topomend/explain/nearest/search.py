@@ -14,13 +14,13 @@ from topomend.explain.nearest.refused_pod import RefusedPod
 from topomend.explain.nearest.tracked_amount import NotLinear, Range, TrackedAmount
 from topomend.explain.nearest.varied_amount import VariedAmount
 from topomend.model.bitmask import NUMAMask
-from topomend.model.pod import Pod
+from topomend.model.pods.pod import Pod
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices import manager as device_manager
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.hints import Answer, Hints
 from topomend.replay.topology.merge import list_lengths
-from topomend.replay.topology.policies import BEST_EFFORT, RESTRICTED
+from topomend.replay.topology.policy_names import BEST_EFFORT, RESTRICTED
 from topomend.replay.topology.walk_time import is_too_long
 
 _NEVER = 1 << 30

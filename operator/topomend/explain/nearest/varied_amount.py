@@ -7,8 +7,8 @@ which amounts are admitted.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, Resources
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, Resources
 from topomend.model.quantity import InvalidQuantity, MilliQuantity, as_int64, is_whole, parse_quantity, value
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager

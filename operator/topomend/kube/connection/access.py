@@ -9,9 +9,9 @@ rest/url_utils.go:DefaultServerURL, transport/transport.go:TLSConfigFor.
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from topomend.kube.connection.credentials import Credentials, Identity, credentials_of, impersonating_only
@@ -38,8 +38,7 @@ NO_CLUSTER = (
 )
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """One API server, and one account there.
 
     ``path`` precedes the path of every request. ``authorities`` makes a context that trusts the cluster's authorities

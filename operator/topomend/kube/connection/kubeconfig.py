@@ -6,13 +6,12 @@ tools/clientcmd/loader.go:ClientConfigLoadingRules, client_config.go:DirectClien
 """
 
 import base64
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, NamedTuple
 
 from topomend.base.plain_text import plain
 
@@ -142,8 +141,7 @@ class Pem:
         return status.st_mtime_ns, status.st_ino, status.st_size
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(NamedTuple):
     """One context: its name, its namespace (``default`` if it names none), its cluster and its user."""
 
     context: str
@@ -152,8 +150,7 @@ class Selected:
     user: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(NamedTuple):
     """The entries of all files by kind (``clusters``, ``users``, ``contexts``) and name, and the current context."""
 
     files: tuple[Path, ...]
@@ -221,17 +218,14 @@ def load(paths: Sequence[Path]) -> Kubeconfig:
 def _content(path: Path) -> Mapping[str, Any] | None:
     """The first document of a file; None where there is no such file."""
     try:
-        content = yaml.CSafeLoader(path.read_text(encoding="utf-8")).get_data()
+        text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise NotConfigured(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        # Not the problem alone: it may quote what stands there.
-        raise NotConfigured(f"{path}{line}: is not YAML") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise NotConfigured(f"{path}: is no text in YAML") from error
+    content = _read(path, text)
     if content is None:
         return {}
     if not isinstance(content, Mapping):
@@ -239,6 +233,27 @@ def _content(path: Path) -> Mapping[str, Any] | None:
     if _top(path, content, "kind", str) not in ("", "Config"):
         raise NotConfigured(f"{path}: kind is {plain(content['kind'], 40)!r}, not Config")
     return content
+
+
+def _read(path: Path, text: str) -> Any:
+    """The content of a text in JSON, or else in YAML, which is slow to import."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _read_yaml(path, text)
+
+
+def _read_yaml(path: Path, text: str) -> Any:
+    import yaml  # noqa: PLC0415  slow to import, and not needed for JSON
+
+    try:
+        return yaml.CSafeLoader(text).get_data()
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        # Not the problem alone: it may quote what stands there.
+        raise NotConfigured(f"{path}{line}: is not YAML") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NotConfigured(f"{path}: is no text in YAML") from error
 
 
 def _entries(path: Path, content: Mapping[str, Any], kind: str) -> Iterator[Entry]:

@@ -2,14 +2,15 @@
 
 Carries the requests of the agent to the API server and its kubelet, and those of the sandbox. Owns connections, their
 reuse, their end when the client's certificate is replaced, time limits and the longest answer. Leaves paths,
-credentials and the meaning of a status to the clients. Operator and commands send theirs by ``official`` and ``pool``.
+credentials and the meaning of a status to the clients. The commands' requests share its connections by ``pool``; the
+operator sends its own by ``official``.
 """
 
+import select
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
-from typing import Self
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from typing import NamedTuple, Self
 
 from topomend.kube.connection.proxies import Proxy, bracketed
 
@@ -36,8 +37,7 @@ def raise_refusal_of_proxy(error: OSError) -> None:
 _REFUSED = "Tunnel connection failed: "
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(NamedTuple):
     """Where a server listens, and how it proves that it is the right one.
 
     ``tls`` makes the context of each new connection, because certificates are replaced in place; it is None for plain
@@ -58,8 +58,7 @@ class Server:
         return f"{'https' if self.tls else 'http'}://{bracketed(self.host)}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """A server's answer. ``retry_after`` is the header Retry-After as it was sent, None without one."""
 
     status: int
@@ -76,7 +75,7 @@ class Transport:
 
     def __init__(self, server: Server, *, timeout: float, max_bytes: int) -> None:
         self._server, self._timeout, self._max_bytes = server, timeout, max_bytes
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +86,7 @@ class Transport:
     def connect(self) -> None:
         """Open a connection, where none is open. Raises FAILURES, SSLCertVerificationError among them."""
         if self._connection is None:
-            connection = _Connection(self._server, self._timeout)
+            connection = Connection(self._server, self._timeout)
             connection.connect()
             self._connection = connection
 
@@ -122,7 +121,7 @@ class Transport:
         return self._exchange(self._connection, method, target, body, headers)
 
     def _exchange(
-        self, connection: "_Connection", method: str, target: str, body: bytes | None, headers: Headers
+        self, connection: "Connection", method: str, target: str, body: bytes | None, headers: Headers
     ) -> Response:
         connection.send_request(method, target, body, headers)
         answer = connection.getresponse()
@@ -134,26 +133,54 @@ class Transport:
         return Response(answer.status, content, answer.headers.get("Retry-After"))
 
 
-class _Connection(HTTPConnection):
-    """A connection to a Server. HTTPSConnection would verify the host's name and no other."""
+class _Answer(HTTPResponse):
+    """An answer that says where it is cut short. Read in parts, that of the standard library ends there."""
 
+    def read(self, amt: int | None = None) -> bytes:
+        """So many bytes; fewer at the end of the body. Raises IncompleteRead."""
+        due = self.length
+        content = super().read(amt)
+        if amt is not None and due is not None and len(content) < min(amt, due):
+            raise IncompleteRead(content, due - len(content))
+        return content
+
+    def read1(self, n: int = -1) -> bytes:
+        """What has arrived, at most so many bytes; none at the end of the body. Raises IncompleteRead."""
+        due = self.length
+        content = super().read1(n)
+        if n and due and not content:
+            raise IncompleteRead(content, due)
+        return content
+
+
+class Connection(HTTPConnection):
+    """A connection to a Server. HTTPSConnection would verify the host's name and no other.
+
+    ``timeout`` and ``handshake_seconds`` are how long the server may be silent while it accepts the connection, and in
+    its TLS handshake (without it ``timeout`` as well, and from then on until ``set_timeout``).
+    """
+
+    response_class = _Answer
     auto_open = 0  # a connection that was closed is never opened again by itself
 
-    def __init__(self, server: Server, timeout: float) -> None:
+    def __init__(self, server: Server, timeout: float, handshake_seconds: float | None = None) -> None:
         self.default_port = 443 if server.tls else 80
         first = server.proxy or server
         super().__init__(first.host, first.port, timeout=timeout)
         self._server, self._stamp = server, server.stamp()
+        self._handshake_seconds = timeout if handshake_seconds is None else handshake_seconds
         if server.proxy and server.tls:
             allowed = {"Proxy-Authorization": server.proxy.authorization} if server.proxy.authorization else {}
             self.set_tunnel(bracketed(server.host), server.port, allowed)
 
     def connect(self) -> None:
+        """Open it. Raises FAILURES."""
         context = self._server.tls() if self._server.tls else None
         self._reach()
         if context is None:
             return
         try:
+            self.set_timeout(self._handshake_seconds)
             self.sock = context.wrap_socket(self.sock, server_hostname=self._server.certified_name or self._server.host)
         except BaseException:
             self.close()
@@ -170,6 +197,16 @@ class _Connection(HTTPConnection):
         if body is not None or method != "GET":
             self.putheader("Content-Length", str(len(body or b"")))
         self.endheaders(body)
+
+    def set_timeout(self, seconds: float) -> None:
+        """How long the server may be silent from now on."""
+        self.sock.settimeout(seconds)
+
+    def is_ended(self) -> bool:
+        """Whether the server has closed the idle connection, or sent what nobody asked for."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        return bool(poll.poll(0))
 
     def is_outdated(self) -> bool:
         """Whether the client's certificate was replaced since it was made."""

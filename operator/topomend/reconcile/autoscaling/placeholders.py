@@ -21,12 +21,12 @@ from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.feasibility import diagnose
-from topomend.decide.infeasible import another_would_admit
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.decide.diagnosis.infeasible import another_would_admit
 from topomend.decide.queue.lines import is_held_by_us
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import AlreadyExists, Conflict, Invalid, NotFound, Refused, Unanswered
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.pod_id import PodID

@@ -4,8 +4,8 @@ Cluster Autoscaler and Karpenter add nodes for pods whose condition ``PodSchedul
 whatever gates they have. The operator gives a pod that reason once no node has admitted it for a while, and takes it
 back where no known node would admit the pod even when empty: a new one would not either. The pod stays gated, so that
 it comes only to a node whose published state admits it. Owns which pods have the reason. Leaves what a new node would
-admit to ``decide/infeasible``, and pods for which a placeholder asks to ``placeholders``. The right to write it is a
-ClusterRole of its own: without it autoscalers do not see gated pods.
+admit to ``decide/diagnosis/infeasible``, and pods for which a placeholder asks to ``placeholders``. The right to write
+it is a ClusterRole of its own: without it autoscalers do not see gated pods.
 Source: sigs.k8s.io/karpenter pkg/utils/pod/scheduling.go:IsProvisionable; cluster-autoscaler
 utils/kubernetes/listers.go.
 """
@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.base.plain_text import plain
-from topomend.decide.infeasible import another_would_admit
+from topomend.decide.diagnosis.infeasible import another_would_admit
 from topomend.decide.queue.lines import is_held_by_us
 from topomend.kube.client import Client
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.autoscaling.placeholders import Placeholders
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.optional_right import OptionalRight

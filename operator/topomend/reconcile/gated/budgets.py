@@ -7,9 +7,9 @@ is allowed to the API server.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from topomend.decide.queue.victims import Budget
+from topomend.decide.budgets import Budget
 from topomend.kube.client import BUDGETS, PODS, UNENDED, Client
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.replay.lifecycle.node_affinity import matches_terms
 from topomend.wire.disruption_budget import DisruptionBudget, read_budget
 from topomend.wire.document import Document

@@ -16,7 +16,7 @@ from topomend.cache.snapshot import PodKey
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import Forbidden, NotFound
 from topomend.kube.pod_groups import GROUP_RESOURCES
-from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.result import RETRY_SECONDS, Result, earliest
 from topomend.reconcile.store import Store
@@ -24,7 +24,7 @@ from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.runtime.timestamp import time_of_day
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import FIT_GATE
-from topomend.wire.pod_group import KUBERNETES, LABELS, read_composite, read_group_size, read_pod_group
+from topomend.wire.pods.pod_group import KUBERNETES, LABELS, read_composite, read_group_size, read_pod_group
 
 INCOMPLETE_SECONDS = 300.0
 """How long a group is waited for that stays incomplete. Then the pods that are there are let go together: some of the

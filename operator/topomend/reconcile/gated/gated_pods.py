@@ -12,14 +12,14 @@ from topomend.cache.changes import Change, PodRemoved, PodUpdated
 from topomend.cache.snapshot import Snapshot
 from topomend.decide import gang
 from topomend.decide import plan as plans
-from topomend.decide.feasibility import diagnose, hostnames_without_agent, refusing_hostnames
+from topomend.decide.diagnosis.feasibility import ExcludedNodes, diagnose, hostnames_without_agent, refusing_hostnames
 from topomend.decide.queue.order import Reservation
 from topomend.kube.errors import APIError, Refused, ServerFailed, Unanswered
-from topomend.model.cluster import HOSTNAME_LABEL, PodGroup, WatchedPod
 from topomend.model.narrowing import Narrowing, anywhere_but
+from topomend.model.nodes.node import HOSTNAME_LABEL
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.gated.gangs import Gangs
-from topomend.reconcile.gated.volumes import Volumes
 from topomend.reconcile.nodes.replay_shares import new_shares, within_shares
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
@@ -78,7 +78,7 @@ class GatedPods:
         self._backoff, self._widened, self._report, self._reserved = backoff, widened, report, reserved
         self._untried, self._because = parts.untried, because
         self._gangs = Gangs(parts.client, parts.store, parts.announcer, parts.clock)
-        self._volumes = Volumes(parts.client, parts.store, parts.clock)
+        self._volumes, self._devices = parts.volumes, parts.devices
         self._permits = FairPermits(GROUPS_AT_A_TIME, parts.clock)
         self._overruns: BoundedDict[tuple[str, PodGroup], tuple[int, float]] = BoundedDict(MAX_ENTRIES)
         self._ungating: set[tuple[str, PodGroup]] = set()
@@ -161,21 +161,24 @@ class GatedPods:
         return known if known and known.uid == pod.uid and known.version == pod.version else pod
 
     def _reconcile_alone(self, pod_id: PodID, pod: WatchedPod, effort: Effort) -> Result:
-        yields = self._yields.get(pod_id, 0)
-        choice = self._reservations.choose(
-            pod,
-            lambda snapshot, excluded: plans.choose_in_order(
+        yields, devices = self._yields.get(pod_id, 0), self._devices.on_best_nodes((pod,), effort)
+
+        def decide(snapshot: Snapshot, excluded: ExcludedNodes) -> plans.Choice:
+            decision = plans.choose_in_order(
                 snapshot,
                 self._widened(pod),
                 self._reserved(),
                 excluded,
                 yields=yields < MAX_YIELDS,
                 untried=self._untried.before(pod),
+                devices=self._devices.left(devices, pod),
                 surveys=self._store.surveys,
                 effort=effort,
-            ),
-            effort,
-        )
+            )
+            self._devices.note(pod, *plans.devices_of(decision))
+            return decision
+
+        choice = self._reservations.choose(pod, decide, effort)
         if isinstance(choice, plans.Yield) and choice.is_untried:
             self._note_fits(pod)
             return Result(SETTLE_SECONDS)
@@ -254,8 +257,8 @@ class GatedPods:
         first = min(waiting, key=lambda member: member.order)
         if pod is not first and pod.uid in self._followers:
             return Result(RETRY_SECONDS)  # the first pod of the group is requeued by the change that matters
-        widened = [self._widened(member) for member in waiting]
-        for_group = new_shares(seconds)
+        widened, for_group = [self._widened(member) for member in waiting], new_shares(seconds)
+        devices = self._devices.on_best_nodes(waiting, for_group)
         chosen = self._reservations.choose_for_all(
             waiting,
             lambda snapshot, excluded: gang.choose_for_all(
@@ -263,6 +266,7 @@ class GatedPods:
                 widened,
                 self._reserved(),
                 excluded,
+                devices=self._devices.left(devices, *waiting),
                 surveys=self._store.surveys,
                 effort=for_group,
                 for_one=partial(new_shares, seconds),
@@ -275,6 +279,8 @@ class GatedPods:
             self._followers[pod.uid] = None
             result = self._wait(chosen.pod, chosen.wait, waiting, effort)
             return result if pod is first else Result(RETRY_SECONDS)
+        for placed in chosen:
+            self._devices.note(placed.pod, placed.node, placed.parts)
         return chosen
 
     def _ungate_placed(self, chosen: Sequence[gang.Placed]) -> Result:
@@ -305,12 +311,13 @@ class GatedPods:
             self._unaligned[pod.uid] = None
         else:
             self._unaligned.pop(pod.uid, None)
+        if not choice.diagnosis.candidates:
+            self._untried.add(pod)  # before any request: a younger pod is decided on at the same time
         never, result = self._explainer.report_gated(pod, choice.reason, choice.diagnosis, self._because(pod), effort)
         if choice.diagnosis.candidates:
             self._note_fits(pod)
         else:
             self._fitting.pop(pod.uid, None)
-            self._untried.add(pod)
             self._scale_up.wait(together, infeasible=never, why=choice.reason)
         result = earliest(result, self._reservations.backing_off(pod))
         result = earliest(result, self._volumes.again(pod))

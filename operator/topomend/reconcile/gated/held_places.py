@@ -16,8 +16,8 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide.queue.order import Reservation
 from topomend.decide.queue.victims import Preemption
 from topomend.kube.client import Client
-from topomend.model.cluster import WatchedPod
-from topomend.model.pod import Pod
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests

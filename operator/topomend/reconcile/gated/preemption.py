@@ -10,7 +10,7 @@ nothing is evicted.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nsmallest
@@ -19,20 +19,21 @@ from typing import Any, TypeVar
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot
+from topomend.decide.diagnosis.feasibility import Diagnosis, ExcludedNodes, diagnose
+from topomend.decide.diagnosis.filters import lacking_in_total
 from topomend.decide.eligibility import why_opted_out
-from topomend.decide.feasibility import Diagnosis, ExcludedNodes, diagnose
-from topomend.decide.filters import lacking_in_total
 from topomend.decide.queue import victims
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, reserved_numa_nodes
 from topomend.kube.client import PODS, PRIORITY_CLASSES, UNENDED, Client
 from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused
-from topomend.model.cluster import Placement, WatchedPod
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.pods.scheduling import Placement, WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.gated.budgets import Budgets
 from topomend.reconcile.gated.held_places import HeldPlaces
-from topomend.reconcile.gated.sweeps import Look, Sweeps
+from topomend.reconcile.gated.precedence import Precedence, Turn
+from topomend.reconcile.gated.sweeps import Sweeps
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults, concerns_all
@@ -42,9 +43,9 @@ from topomend.reconcile.store import Store
 from topomend.replay.effort import Effort
 from topomend.runtime.backoff import Exponential
 from topomend.runtime.queues.token_bucket import FairTokenBucket
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import UNGATED_NAMESPACES
+from topomend.wire.pods.scheduling import read_watched_pod
 
 PATIENCE_SECONDS = 2.0
 """How long a pod waits first: a place may come free, and new states of nodes take a second to arrive."""
@@ -94,7 +95,8 @@ CLASSES_SECONDS = 60.0
 
 MAX_ENTRIES = 10_000
 
-_EVICTION = {"verb": "create", "version": "v1", "resource": "pods", "subresource": "eviction"}
+_RIGHT = {"verb": "list", "group": "scheduling.k8s.io", "version": "v1", "resource": "priorityclasses"}
+"""What only the ClusterRole of preemption gives: the component defragment gives the right to evict too."""
 
 _Decision = TypeVar("_Decision")
 
@@ -143,8 +145,9 @@ class Preemptor:
         self._lowest: tuple[float, int] | None = None
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
         self._places = HeldPlaces(client, store, self._faults, clock)
+        self._precedence = Precedence(store, self._running, clock)
         self._right = OptionalRight(
-            client, _EVICTION, log=_log, without="no pod is evicted for pods of higher priority", clock=clock
+            client, _RIGHT, log=_log, without="no pod is evicted for pods of higher priority", clock=clock
         )
 
     def reservations(self) -> Sequence[Reservation]:
@@ -161,17 +164,21 @@ class Preemptor:
             self._budgets.forget()
             self._sweeps.note(self._store.snapshot)
             ends = self._clock() + WORK_SECONDS
-            for pod in takewhile(lambda _: self._clock() <= ends, self._first_waiting()):
+            first = self._first_waiting()
+            for number, pod in enumerate(takewhile(lambda _: self._clock() <= ends, first)):
+                if self._has_opted_out(pod):
+                    continue
                 self._rest(pod)
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
-                    self._preempt_for(pod)
+                    older = [other for other in first[number:] if other.order < pod.order]
+                    self._preempt_for(pod, [other for other in older if not self._has_opted_out(other)])
                 if self._right.is_missing:
                     return
 
     def _rest(self, pod: WatchedPod) -> None:
         self._try_again(pod, RESTS.seconds(self._attempts.get(pod.uid, 0) + 1))
 
-    def _first_waiting(self) -> Iterator[WatchedPod]:
+    def _first_waiting(self) -> Sequence[WatchedPod]:
         """The first waiting pods whose priority is above that of some pods of the cluster.
 
         Of those of one priority the largest comes first: a small one finds a NUMA node beside it more often than it
@@ -179,16 +186,17 @@ class Preemptor:
         """
         snapshot = self._store.snapshot
         if not snapshot.gated:
-            return
+            return ()
         lowest = self._lowest_priority()
         lines = self._lines.of(snapshot, self._clock())
         first = [pod for line in lines for pod in self._first_of(snapshot, line, lowest)]
         first = nsmallest(MAX_TRIED, first, key=lambda pod: pod.order)
         if not any(self._waited(snapshot, pod) >= PATIENCE_SECONDS for pod in first):
-            return
-        for pod in sorted(first, key=lambda pod: (-pod.priority, -requests_of(pod.pod).get("cpu", 0), pod.order)):
-            if not why_opted_out(pod, self._limits.limits(pod.namespace)):
-                yield pod
+            return ()
+        return sorted(first, key=lambda pod: (-pod.priority, -requests_of(pod.pod).get("cpu", 0), pod.order))
+
+    def _has_opted_out(self, pod: WatchedPod) -> bool:
+        return bool(why_opted_out(pod, self._limits.limits(pod.namespace)))
 
     def _first_of(self, snapshot: Snapshot, line: Iterator[WatchedPod], lowest: int) -> Iterator[WatchedPod]:
         """The first gated pods of a namespace that wait for a node; their line is in the order of priority."""
@@ -221,7 +229,7 @@ class Preemptor:
         """One decision about one pod: several together would spend the shares of healthy nodes."""
         return within_shares(self._store, lambda effort: decide(self._store.snapshot, effort))
 
-    def _preempt_for(self, pod: WatchedPod) -> None:
+    def _preempt_for(self, pod: WatchedPod, older: Sequence[WatchedPod]) -> None:
         diagnosis = self._diagnosed(pod)
         if diagnosis.candidates:
             self._try_again(pod, NEXT_SECONDS)
@@ -239,7 +247,7 @@ class Preemptor:
         lists = self._lists + self._budgets.lists
         full = {status.node for status in diagnosis.rejected if status.is_full}
         try:
-            self._preempt_on(pod, look, full)
+            self._preempt_on(Turn(pod, older, look, self._running(look.nodes)), full)
         finally:
             if not look.is_first:
                 self._repeating.spend(pod.namespace, max(0, self._lists + self._budgets.lists - lists - 1))
@@ -254,40 +262,63 @@ class Preemptor:
         waits = self._waits[pod.uid] = self._waits.get(pod.uid, 0) + (not is_short)
         self._try_again(pod, SOON_SECONDS if is_short else WAITS.seconds(waits))
 
-    def _preempt_on(self, pod: WatchedPod, look: Look, full: Collection[str]) -> None:
+    def _running(self, nodes: Collection[str]) -> victims.Running:
+        """The pods of these nodes; those that are stuck in their deletion count as pods that stay."""
+        by_node = {name: self._running_on(name) for name in nodes}
+        stuck = {other.uid for pods in by_node.values() for other in pods if self._is_stuck(other)}
+        by_node = {name: [_staying(other, stuck) for other in pods] for name, pods in by_node.items()}
+        return victims.Running(by_node, staying=stuck, awaited=self._places.awaited())
+
+    def _preempt_on(self, turn: Turn, full: Collection[str]) -> None:
         """Have others make room for the pod on one of these nodes, or look at the next ones after a while.
 
         Those of ``full`` have too little left by the totals of the snapshot.
         """
+        pod, look, running = turn.pod, turn.look, turn.running
         self._waits.pop(pod.uid, None)
-        by_node = {name: self._running_on(name) for name in look.nodes}
-        everybody = [other for pods in by_node.values() for other in pods]
-        stuck = {other.uid for other in everybody if self._is_stuck(other)}
-        awaited = self._places.awaited()
-        running = victims.Running(by_node, staying=stuck, awaited=awaited)
         if self._counted_anew(pod, running, full):
             self._try_again(pod, NEXT_SECONDS)
             return
-        by_scheduler = self._where_scheduler_preempts(pod, running)
-        if by_scheduler:
-            self._let_go(pod, by_scheduler, [name for name in look.nodes if name not in by_scheduler])
-            self._sweeps.forget(pod)
-            self._try_again(pod, SOON_SECONDS)  # unless it is gone: one of the nodes may have changed meanwhile
+        if self._leave_to_scheduler(turn, self._where_scheduler_preempts(pod, running)):
             return
-        if not pod.scheduler_rules:  # replay does not judge on which nodes these let it run
-            by_node = {name: [_staying(other, stuck) for other in pods] for name, pods in by_node.items()}
-            staying = {other.uid for other in everybody if other.uid in stuck or self._stays(other, pod)}
-            returning = {other.uid for other in everybody if other.owner and not self._is_gated_by_us(other)}
-            if self._evict_for(pod, victims.Running(by_node, staying, returning, awaited)):
-                self._sweeps.forget(pod)
-                self._untried.tried(pod)
-                return
-        leaving = {other.node for other in everybody if other.deleting and other.uid not in stuck}
-        self._sweeps.looked(pod, look, [name for name in look.nodes if name in leaving or name in awaited])
+        # Replay does not judge on which nodes other rules let it run.
+        if not pod.scheduler_rules and self._evict_for(turn, self._evictable(pod, running)):
+            return
+        if self._leave_to_scheduler(turn, self._where_budgets_decide(pod, running)):
+            return
+        leaving = {other.node for pods in running.by_node.values() for other in pods if other.deleting}
+        self._sweeps.looked(pod, look, [name for name in look.nodes if name in leaving or name in running.awaited])
         if look.more:
             self._try_again(pod, SOON_SECONDS if look.is_first else NEXT_SECONDS)
         else:
             self._wait(pod, is_short=False)
+
+    def _evictable(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
+        """The same pods, and which of them the operator does not evict for the pod."""
+        everybody = [other for pods in running.by_node.values() for other in pods]
+        return replace(
+            running,
+            staying={other.uid for other in everybody if other.uid in running.staying or self._stays(other, pod)},
+            returning={other.uid for other in everybody if other.owner and not self._is_gated_by_us(other)},
+        )
+
+    def _leave_to_scheduler(self, turn: Turn, there: victims.Running) -> bool:
+        """Let the pod go for kube-scheduler to preempt on these nodes. Returns False without any."""
+        if not there.by_node:
+            return False
+        choice = self._within_shares(lambda now, effort: victims.schedulers_choice(now, turn.pod, there, effort))
+        if choice and self._comes_later(turn, choice):
+            return True
+        self._let_go(turn.pod, tuple(there.by_node), [name for name in turn.look.nodes if name not in there.by_node])
+        self._sweeps.forget(turn.pod)
+        self._try_again(turn.pod, SOON_SECONDS)  # unless it is gone: one of the nodes may have changed meanwhile
+        return True
+
+    def _comes_later(self, turn: Turn, choice: victims.Preemption) -> bool:
+        seconds = self._precedence.seconds(turn, choice)
+        if seconds:
+            self._try_again(turn.pod, seconds)
+        return bool(seconds)
 
     def _counted_anew(self, pod: WatchedPod, running: victims.Running, full: Collection[str]) -> bool:
         """Whether a node of ``full`` leaves enough after all, once its pods are counted anew: an end was not seen.
@@ -303,22 +334,32 @@ class Preemptor:
                 return True
         return False
 
-    def _where_scheduler_preempts(self, pod: WatchedPod, running: victims.Running) -> Sequence[str]:
+    def _where_scheduler_preempts(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
         """The nodes where that makes room for the pod. Budgets, which spare pods, are read where there are any."""
         names = self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort))
-        by_node = {name: running.by_node[name] for name in names}
-        budgets = self._budgets.of(by_node, pod.priority)
-        if not budgets:
-            return names
-        spared = replace(running, by_node=by_node, budgets=budgets)
-        return self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, spared, effort))
+        there = self._with_budgets(pod, running, names)
+        return self._by_budgets(pod, there) if there.budgets else there
+
+    def _where_budgets_decide(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
+        """The nodes where that makes room for the pod by what budgets spare, and would not without them."""
+        names = self._within_shares(lambda now, effort: victims.where_budgets_decide(now, pod, running, effort))
+        there = self._with_budgets(pod, running, names)
+        return self._by_budgets(pod, there) if there.budgets else victims.Running({})
+
+    def _by_budgets(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
+        names = self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort))
+        return _only(running, names)
+
+    def _with_budgets(self, pod: WatchedPod, running: victims.Running, names: Iterable[str]) -> victims.Running:
+        there = _only(running, names)
+        return replace(there, budgets=self._budgets.of(there.by_node, pod.priority))
 
     def _stays(self, other: WatchedPod, pod: WatchedPod) -> bool:
         """Whether ``other`` stays: the cluster needs it, it opted out, nobody may evict it, its controller takes the
         place back, or it has left for ``pod`` already."""
         if other.mirror or other.critical or other.namespace in UNGATED_NAMESPACES or _is_of_a_daemon_set(other):
             return True
-        if why_opted_out(other, self._limits.limits(other.namespace)):
+        if self._has_opted_out(other):
             return True
         return self._kept.get(other.uid, 0.0) > self._clock() or _workload(other) in self._victims.get(pod.uid, ())
 
@@ -333,8 +374,9 @@ class Preemptor:
     def _choose_victims(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
         return self._within_shares(lambda now, effort: victims.choose_victims(now, pod, running, effort))
 
-    def _evict_for(self, pod: WatchedPod, running: victims.Running) -> bool:
+    def _evict_for(self, turn: Turn, running: victims.Running) -> bool:
         """Returns whether there is a place for which pods may be evicted, or that others are about to leave."""
+        pod = turn.pod
         for _ in range(MAX_CHOICES):
             chosen = self._choose_victims(pod, running)
             if chosen is None:
@@ -342,7 +384,10 @@ class Preemptor:
             kept = {victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)}
             kept = kept or self._beyond_budgets(chosen, pod.priority)
             if not kept:
-                self._evict_all(pod, chosen)
+                if not self._comes_later(turn, chosen):
+                    self._evict_all(pod, chosen)
+                    self._sweeps.forget(pod)
+                    self._untried.tried(pod)
                 return True
             running = replace(running, staying={*running.staying, *kept})
         return False  # those that are kept are known the next time
@@ -423,6 +468,10 @@ class Preemptor:
 def _staying(pod: WatchedPod, stuck: Collection[str]) -> WatchedPod:
     """``pod`` as one that does not leave, where it is stuck."""
     return replace(pod, deleting=False) if pod.uid in stuck else pod
+
+
+def _only(running: victims.Running, names: Iterable[str]) -> victims.Running:
+    return replace(running, by_node={name: running.by_node[name] for name in names})
 
 
 def _workload(pod: WatchedPod) -> str:

@@ -19,16 +19,16 @@ from topomend.decide.queue import order as queue_order
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, Reserved, is_expected_to_end, is_waiting
 from topomend.kube.client import PODS, UNENDED, Client
-from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 from topomend.replay.admission import release
 from topomend.replay.effort import Effort
 from topomend.runtime.backoff import Exponential
-from topomend.wire.cluster import read_owner
 from topomend.wire.document import Document, MalformedObject
+from topomend.wire.pods.scheduling import read_owner
 
 TURN_SECONDS = 300.0
 """How long NUMA nodes are reserved for a pod at a time."""

@@ -14,7 +14,7 @@ from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.queue.order import by_most_free_cpus
 from topomend.decide.queue.victims import would_admit_empty
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.unschedulable_pods import changed_nodes
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.backoff import Exponential

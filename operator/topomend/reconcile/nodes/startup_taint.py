@@ -13,7 +13,7 @@ from typing import Any
 from topomend.cache.snapshot import Publication
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client
 from topomend.kube.errors import Conflict, Forbidden, NotFound
-from topomend.model.cluster import Node
+from topomend.model.nodes.node import Node
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 from topomend.wire.group import STARTUP_TAINTS

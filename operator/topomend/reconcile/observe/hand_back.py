@@ -22,7 +22,7 @@ from topomend.gating.definitions import Installation
 from topomend.gating.withdrawal import Left, Withdrawal
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import Forbidden, NotFound, NotPermitted
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.store import Store
 from topomend.relaunch.placeholder import LABELS

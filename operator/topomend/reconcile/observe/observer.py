@@ -11,10 +11,10 @@ from topomend.cache.changes import Change
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import Client
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.explainer import Explainer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.metrics.pods import Metrics
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.device_classes import DeviceClasses
 from topomend.reconcile.placement.unaligned_pods import UnalignedPods
@@ -45,7 +45,7 @@ class Observer:
     ) -> None:
         self._store, self._announcer = store, announcer
         self._limits = NamespaceLimits(client, Limits(max_attempts=settings.max_attempts))
-        self._device_classes = DeviceClasses(client, store, report)
+        self._device_classes = DeviceClasses(client, store, report, prefers=False)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._unaligned_pods = UnalignedPods(client, store, announcer)
 
@@ -61,7 +61,7 @@ class Observer:
         plan = plans.plan(self._store.snapshot, refusal, limits, surveys=self._store.surveys, effort=effort)
         diagnosis = plan.diagnosis if isinstance(plan, plans.RelaunchOn | plans.Wait) else None
         result = self._explainer.explain(pod, refusal, diagnosis, None)
-        self._announcer.skipped(refusal.pod, f"the operator only observes; in mode relaunch {_would(plan)}")
+        self._announcer.observed(refusal.pod, _would(plan))
         return result or DONE
 
     def bound(self, pod: WatchedPod) -> None:

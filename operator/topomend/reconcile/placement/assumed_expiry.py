@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from topomend.cache.changes import Change, PodForgotten
 from topomend.cache.snapshot import AssumedPod, PodKey
 from topomend.kube.client import Client
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
@@ -55,7 +55,11 @@ class AssumedExpiry:
 
         The snapshot may have dropped them already: it learns the time from another thread.
         """
-        unbound = self._unbound | {key: assumed_pod for key, assumed_pod in assumed.items() if not assumed_pod.departed}
+        unbound = self._unbound | {
+            key: assumed_pod
+            for key, assumed_pod in assumed.items()
+            if not (assumed_pod.departed or assumed_pod.promised)  # of a promised one there is no pod
+        }
         ends = [(key, pod, pod.expires) for key, pod in unbound.items() if pod.expires is not None]
         self._unbound = {key: pod for key, pod, expires in ends if expires > now and key in assumed}
         return {key: pod for key, pod, expires in ends if expires <= now}

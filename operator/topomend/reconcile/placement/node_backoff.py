@@ -9,9 +9,9 @@ import threading
 from collections import OrderedDict
 
 from topomend.cache.snapshot import Snapshot, is_newer
-from topomend.decide.feasibility import ExcludedNodes
-from topomend.decide.node_status import backing_off
-from topomend.model.cluster import WatchedPod
+from topomend.decide.diagnosis.feasibility import ExcludedNodes
+from topomend.decide.diagnosis.node_status import backing_off
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.runtime.backoff import Backoff
 
 MAX_ENTRIES = 10_000

@@ -15,11 +15,11 @@ from typing import Any
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import ListBegun, ListFailed, NodePodsListed
 from topomend.kube.client import PODS, UNENDED, Client
-from topomend.model.pod import sum_of
+from topomend.model.pods.pod import sum_of
 from topomend.model.quantity import MilliQuantity
 from topomend.reconcile.store import Store
 from topomend.runtime.queues.token_bucket import TokenBucket
-from topomend.wire.pod_usage import read_usage
+from topomend.wire.pods.pod_usage import read_usage
 
 LISTS_PER_SECOND, LIST_BURST = 1.0, 30
 """How often nodes are listed of which no pod has to know at once: a better one than those known, and doubtful ones."""
@@ -74,6 +74,11 @@ class NodePods:
             used = sum_of(used, usage)
         pending = {uid: usage for uid, usage, runs in listing.items if not runs}
         self._store.apply(NodePodsListed(node, number, listing.version, used, pending))
+
+    def list_unhurried(self, node: str) -> None:
+        """The same if a node may be listed now that could as well be listed later. Raises APIError."""
+        if self.may_list():
+            self.list(node)
 
     def may_list(self) -> bool:
         """Whether a node may be listed now that could as well be listed later. Takes a token."""

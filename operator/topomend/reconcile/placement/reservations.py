@@ -17,16 +17,18 @@ from random import Random
 from typing import TypeVar, cast
 
 from topomend.cache.changes import PodForgotten
-from topomend.cache.snapshot import Refusal, Snapshot
+from topomend.cache.entries import Refusal
+from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
+from topomend.decide.diagnosis.feasibility import Diagnosis, ExcludedNodes, diagnose
+from topomend.decide.diagnosis.filters import lacking_in_total
 from topomend.decide.eligibility import Limits
-from topomend.decide.feasibility import Diagnosis, ExcludedNodes, diagnose
-from topomend.decide.filters import lacking_in_total
 from topomend.decide.gang import Placed, Unplaced
 from topomend.decide.queue.order import Reservation
-from topomend.model.cluster import WatchedPod
-from topomend.model.pod import Pod, requests_of
-from topomend.reconcile.metrics import Metrics
+from topomend.model.pods.pod import Pod, requests_of
+from topomend.model.pods.scheduling import WatchedPod
+from topomend.reconcile.metrics.pods import Metrics
+from topomend.reconcile.placement.move_under_way import MoveUnderWay
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import NodePods
 from topomend.reconcile.pod_id import PodID
@@ -52,7 +54,8 @@ _Decision = TypeVar("_Decision", bound=plans.Decision)
 class Reservations:
     """Assumes pods on nodes and forgets them again. May be used by several threads, a pod each.
 
-    ``random`` picks nodes of which nothing is known.
+    ``random`` picks nodes of which nothing is known. ``move``: the move under way, whose next pod is kept from some
+    nodes and has its place held.
     """
 
     def __init__(  # noqa: PLR0913  what it decides on, and what a test replaces
@@ -64,7 +67,9 @@ class Reservations:
         *,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
+        move: MoveUnderWay | None = None,
     ) -> None:
+        self._move = move or MoveUnderWay()
         self._store, self._node_pods, self._node_backoff = store, node_pods, node_backoff
         self._metrics, self._clock, self._random = metrics, clock, random or Random()  # noqa: S311  no secret
         self._cycle = threading.Lock()
@@ -110,7 +115,7 @@ class Reservations:
         or the totals of many are not known yet. Other decisions go on meanwhile: one for a large group takes long.
         Raises APIError.
         """
-        excluded = {pod.uid: self.excluded(pod) for pod in pods}
+        excluded = {pod.uid: self._kept_from(pod) for pod in pods}
         tries = lists = 0
         while tries < MAX_TRIES and lists < MAX_LISTS:
             snapshot = self._store.without(*(pod.pod for pod in pods))
@@ -154,10 +159,11 @@ class Reservations:
         effort: Effort,
     ) -> _Decision:
         """Decide and assume, and decide again once more is known of the totals of nodes."""
-        excluded, lists, looked_better = self.excluded(pod), 0, False
+        excluded, lists, looked_better = self._kept_from(pod), 0, False
+        stand_ins = [stand_in] if (stand_in := self._move.stand_in(pod)) else []
         with self.forgotten_on_error(pod):
             while lists < MAX_LISTS:
-                decision = self._timed(assumed, lambda snapshot: decide(snapshot, excluded))
+                decision = self._timed([assumed, *stand_ins], lambda snapshot: decide(snapshot, excluded))
                 if isinstance(decision, plans.Wait):
                     self._node_pods.doubt(_full(decision))
                 if not isinstance(decision, plans.RelaunchOn):
@@ -173,7 +179,7 @@ class Reservations:
                     return decision
             raise TurnOver
 
-    def _timed(self, assumed: Pod, decide: Callable[[Snapshot], _Decision]) -> _Decision:
+    def _timed(self, assumed: Sequence[Pod], decide: Callable[[Snapshot], _Decision]) -> _Decision:
         with self._cycle:
             began = self._clock()
             decision = self._decide(assumed, decide)
@@ -185,6 +191,9 @@ class Reservations:
     def excluded(self, pod: WatchedPod) -> ExcludedNodes:
         """The nodes that back off from the pod's workload."""
         return self._node_backoff.excluded_nodes(self._store.snapshot, pod)
+
+    def _kept_from(self, pod: WatchedPod) -> ExcludedNodes:
+        return {**self.excluded(pod), **self._move.excluded(pod)}
 
     def _is_unknown(self, name: str) -> bool:
         """Whether nobody knows what the node's pods take of its totals."""
@@ -222,23 +231,27 @@ class Reservations:
         idle = [name for name in unknown if name not in snapshot.totals or not snapshot.totals[name].lists]
         yield from self._random.sample(idle, min(len(idle), MAX_OTHERS))
 
-    def _decide(self, pod: Pod, decide: Callable[[Snapshot], _Decision]) -> _Decision:
-        """Decide and assume; decide again where chosen nodes have changed meanwhile, in the end without these."""
+    def _decide(self, pods: Sequence[Pod], decide: Callable[[Snapshot], _Decision]) -> _Decision:
+        """Decide and assume; decide again where chosen nodes have changed meanwhile, in the end without these.
+
+        The first pod is assumed; the others have held its place.
+        """
         tries = 0
         while True:
-            snapshot = self._store.without(pod)
+            snapshot = self._store.without(*pods)
             decision, tries = decide(snapshot), tries + 1
-            changed = self._assume(pod, decision, snapshot)
+            changed = self._assume(pods, decision, snapshot)
             if isinstance(decision, plans.RelaunchOn) and _can_do_without(changed, decision.nodes, tries):
                 decision = cast("_Decision", decision.without(changed))
-                changed = self._assume(pod, decision, snapshot)
+                changed = self._assume(pods, decision, snapshot)
             if not changed:
                 return decision
 
-    def _assume(self, pod: Pod, decision: plans.Decision, decided_on: Snapshot) -> Sequence[str]:
+    def _assume(self, pods: Sequence[Pod], decision: plans.Decision, decided_on: Snapshot) -> Sequence[str]:
         """Assume the pod where it is to go. Returns the nodes that have changed since, and assumes nothing then."""
         nodes = decision.nodes if isinstance(decision, plans.RelaunchOn) else ()
-        return self._store.assume(pod, nodes, decided_on, self._clock())
+        released = [(stand_in, ()) for stand_in in pods[1:] if nodes]
+        return self._store.assume_all([(pods[0], nodes), *released], decided_on, self._clock())
 
 
 def _full(wait: plans.Wait) -> Iterator[str]:

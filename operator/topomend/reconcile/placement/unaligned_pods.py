@@ -16,7 +16,7 @@ from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Publication
 from topomend.kube.client import Client
 from topomend.kube.errors import Refused
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store

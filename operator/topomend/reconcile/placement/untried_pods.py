@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.decide.queue.order import is_waiting
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.wire.group import FIT_GATE

@@ -9,7 +9,7 @@ import re
 from topomend.decide.eligibility import counts_deletions
 from topomend.kube.client import Client, Resource
 from topomend.kube.errors import Forbidden, Invalid, MethodNotAllowed, NotFound
-from topomend.model.cluster import Owner
+from topomend.model.pods.scheduling import Owner
 from topomend.wire.document import Document, MalformedObject
 
 DEFAULT_BACKOFF_LIMIT = 6

@@ -8,13 +8,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from topomend.cache.snapshot import Refusal
+from topomend.cache.changes.volumes import with_volumes
+from topomend.cache.entries import Refusal
+from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
-from topomend.decide.eligibility import Limits, renames
-from topomend.decide.feasibility import Diagnosis
-from topomend.decide.node_status import RejectedBy
-from topomend.model.cluster import WatchedPod
+from topomend.decide.diagnosis.feasibility import Diagnosis, ExcludedNodes
+from topomend.decide.diagnosis.node_status import RejectedBy
+from topomend.decide.eligibility import Limits, Treatment, eligibility, renames
 from topomend.model.narrowing import ANYWHERE
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
@@ -44,10 +46,23 @@ class RefusedPods:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics, self._scale_up = parts.announcer, parts.metrics, parts.scale_up
-        self._relaunches = relaunches
+        self._relaunches, self._volumes, self._devices = relaunches, parts.volumes, parts.devices
         self._record_limits = RecordLimits(parts.clock)
         self._preflight = Preflight(parts.client)
         self._waiting_status = WaitingStatus(parts.client, parts.clock, timestamp)
+
+    def located(self, refusal: Refusal, limits: Limits) -> Refusal | Result:
+        """The refusal with what is known of its pod's volumes, where it is to be relaunched; or when to try again.
+
+        A replacement that is narrowed to nodes without them would never be bound.
+        """
+        if eligibility(refusal.pod, limits).treatment is not Treatment.RELAUNCH:
+            return refusal
+        later = self._volumes.look_up(refusal.pod)
+        if later.after is not None:
+            return later
+        known = self._store.snapshot.refused.get(refusal.pod.uid)
+        return replace(refusal, pod=with_volumes(refusal.pod, known.pod.placement.volumes)) if known else refusal
 
     def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits, effort: Effort = UNLIMITED) -> Result:
         """Report the reason why the pod waits, also in its record. Raises APIError."""
@@ -172,16 +187,19 @@ class RefusedPods:
         def choose(replacement: WatchedPod, record: Relaunch) -> Chosen:
             assumed.add(PodID.of(replacement))
             rejected_by = None if record.is_of_unbound else RejectedBy(record.refused_by, refused_at)
-            asked = widened(replacement) if record.is_of_unbound else replacement
-            chosen = _chosen(
-                self._reservations.choose(
-                    replacement,
-                    lambda snapshot, excluded: plans.choose(
-                        snapshot, asked, rejected_by, excluded, surveys=self._store.surveys, effort=effort
-                    ),
-                    effort,
+            located = with_volumes(replacement, self._volumes.of(replacement))
+            asked = widened(located) if record.is_of_unbound else located
+            devices = self._devices.on_best_nodes((asked,), effort)
+
+            def decide(snapshot: Snapshot, excluded: ExcludedNodes) -> plans.RelaunchOn | plans.Wait:
+                left, surveys = self._devices.left(devices, replacement), self._store.surveys
+                decision = plans.choose(
+                    snapshot, asked, rejected_by, excluded, devices=left, surveys=surveys, effort=effort
                 )
-            )
+                self._devices.note(replacement, *plans.devices_of(decision))
+                return decision
+
+            chosen = _chosen(self._reservations.choose(replacement, decide, effort))
             if chosen.nodes:
                 self._scale_up.release(replacement)
             return chosen

@@ -12,19 +12,21 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from topomend.base.bounded_dict import BoundedDict
-from topomend.cache.snapshot import Snapshot, UnboundPod
+from topomend.cache.changes.volumes import with_volumes
+from topomend.cache.entries import UnboundPod
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.decide.eligibility import (
     Limits,
     counts_deletions,
     is_recreated_when_deleted,
     is_relaunched_when_unbound,
 )
-from topomend.decide.feasibility import diagnose
-from topomend.decide.survey import Surveys
 from topomend.kube.client import Client
-from topomend.model.cluster import WatchedPod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.object_faults import ObjectFaults
+from topomend.reconcile.placement.volumes import Volumes
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused.owners import why_not_recreated
 from topomend.reconcile.refused.refused_pods import RefusedPods, widened
@@ -42,8 +44,8 @@ JOB_SECONDS = 120.0
 """The same for the pods of a Job, and the time between two of one Job: it counts each deletion as a failure. Until then
 it has counted the one before."""
 
-CHECK_SECONDS = 10.0
-"""How often the nodes are asked about one pod."""
+CHECK_SECONDS, ELSEWHERE_SECONDS = 10.0, 60.0
+"""How often the nodes are asked about one pod, and about one whose volumes none of those nodes has that admit it."""
 
 WORK_SECONDS = 5.0
 """After how long in a row the other pods are left for the next time: the first of a kind asks every node."""
@@ -65,12 +67,13 @@ class UnboundPods:
         store: Store,
         limits: NamespaceLimits,
         refused_pods: RefusedPods,
+        volumes: Volumes,
         *,
         backoff: Backoff,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._store, self._limits, self._refused_pods = client, store, limits, refused_pods
-        self._backoff, self._clock = backoff, clock
+        self._volumes, self._backoff, self._clock = volumes, backoff, clock
         self._owners: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
         self._due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._job_due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
@@ -106,8 +109,10 @@ class UnboundPods:
         wait = max(unbound.since + PATIENCE_SECONDS - self._clock(), self._backoff.remaining(_workload(pod)))
         if wait > 0:
             return Result(wait)
-        nodes = _other_nodes(self._store.snapshot, pod, self._store.surveys, effort)
-        return None if nodes else Result(CHECK_SECONDS)
+        nodes = self._other_nodes(self._store.snapshot, pod, effort)
+        if not nodes:
+            return Result(CHECK_SECONDS)
+        return None if self._with_volumes(nodes, self._store.snapshot, pod, effort) else Result(ELSEWHERE_SECONDS)
 
     def check(self, effort: Effort = UNLIMITED) -> None:
         """Delete the pods whose controllers create another that has more nodes. Raises APIError."""
@@ -130,8 +135,12 @@ class UnboundPods:
             return
         if self._clock() < self._job_due.get(pod.owner.uid, 0.0):
             return
-        nodes = _other_nodes(snapshot, pod, self._store.surveys, effort)
+        nodes = self._other_nodes(snapshot, pod, effort)
         if not nodes or why_not_recreated(self._client, pod.owner, pod.namespace):
+            return
+        nodes = self._with_volumes(nodes, snapshot, pod, effort)
+        if not nodes:
+            self._due[pod.uid] = self._clock() + ELSEWHERE_SECONDS
             return
         self._owners[pod.owner.uid] = None
         if pod_requests.clear(self._client, pod):
@@ -141,6 +150,19 @@ class UnboundPods:
             name, count = f"{pod.namespace}/{pod.name}", len(nodes)
             _log.info("%s was deleted: no scheduler uses its nodes, and %s others admit it", name, count)
 
+    def _with_volumes(self, nodes: list[str], snapshot: Snapshot, pod: WatchedPod, effort: Effort) -> list[str]:
+        """Those of the pod's other ``nodes`` that have its volumes, as far as that is known."""
+        if not pod.claims:
+            return nodes
+        return self._other_nodes(snapshot, with_volumes(pod, self._volumes.of(pod)), effort)
+
+    def _other_nodes(self, snapshot: Snapshot, pod: WatchedPod, effort: Effort) -> list[str]:
+        """The nodes that admit the pod and that its narrowing does not allow."""
+        narrowed = narrowed_affinity.narrowing_of(pod.node_affinity)
+        asked = narrowed_affinity.as_asked(pod.placement, pod.node_affinity)
+        candidates = diagnose(snapshot, pod.pod, asked, surveys=self._store.surveys, effort=effort).candidates
+        return [candidate.node for candidate in candidates if not narrowed.allows(candidate.hostname)]
+
 
 def _patience(pod: WatchedPod) -> float:
     return JOB_SECONDS if pod.owner and counts_deletions(pod.owner) else PATIENCE_SECONDS
@@ -149,11 +171,3 @@ def _patience(pod: WatchedPod) -> float:
 def _workload(pod: WatchedPod) -> str:
     """The key that a bare pod shares with its replacements: they have its name."""
     return f"{pod.namespace}/{pod.name}"
-
-
-def _other_nodes(snapshot: Snapshot, pod: WatchedPod, surveys: Surveys, effort: Effort) -> list[str]:
-    """The nodes that admit the pod and that its narrowing does not allow."""
-    narrowed = narrowed_affinity.narrowing_of(pod.node_affinity)
-    asked = narrowed_affinity.as_asked(pod.placement, pod.node_affinity)
-    candidates = diagnose(snapshot, pod.pod, asked, surveys=surveys, effort=effort).candidates
-    return [candidate.node for candidate in candidates if not narrowed.allows(candidate.hostname)]

@@ -5,12 +5,15 @@ Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go, with its quirks:
 - A socket or a core counts as free if it has the machine's average number of CPUs free.
 - A free element is taken with all its CPUs, also those that are not free.
 - The distributed search reads combinations that later ones have overwritten in memory.
+
+``replay/gates.py:NEXT`` has none of them.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, zip_longest
 
 from topomend.model.bitmask import CPUSet, members
 from topomend.replay.cpu.topology import CPUTopology
@@ -29,6 +32,10 @@ class Strategy:
     of CPUs that the distributed search takes at a time, None for packed. The others depend on the kubelet's version
     (``gates``). ``started_cores``: an odd request may take one thread of a cache's core. ``bounded``: the distributed
     search takes no more CPUs of a NUMA node than are free there. ``by_socket``: it prefers combinations on one socket.
+    ``own_sizes``: a core or socket is free if all CPUs of its own are. ``over_cores``: ``spread`` takes a thread of
+    every core of a socket first. ``whole_caches_first``: before parts of caches. ``apart``: no combination overwrites
+    another. ``whole_groups``: a remainder is counted in groups. ``least_nodes``: the distributed search uses at least
+    so many NUMA nodes, if it can.
     """
 
     spread: bool = False
@@ -37,6 +44,12 @@ class Strategy:
     started_cores: bool = True
     bounded: bool = False
     by_socket: bool = False
+    own_sizes: bool = False
+    over_cores: bool = False
+    whole_caches_first: bool = False
+    apart: bool = False
+    whole_groups: bool = False
+    least_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,30 +153,47 @@ class _Accumulator:
             groups = [topology.cores_of_numa_node[node] for node in self.numa_nodes()]
         return [core for group in groups for core in self._sorted(topology.cores, group)]
 
-    def single_cpus(self, *, spread: bool) -> Iterator[int]:
+    def single_cpus(self, strategy: Strategy) -> Iterator[int]:
         topology = self.topology
-        # Case distribute-cpus-across-cores: by id within each socket, whatever core they are of.
+        # Case distribute-cpus-across-cores: by id within each socket, whatever core they are of; or one of each core of
+        # the socket in turn, cores with the fewest free CPUs first.
         # Otherwise core by core, those with the fewest free CPUs first, so that whole cores stay whole.
-        if spread:
+        if strategy.spread and strategy.over_cores:
+            for socket in self.sockets():
+                yield from self._one_of_each_core(socket)
+            return
+        if strategy.spread:
             groups = [topology.sockets[socket] & self.free for socket in self.sockets()]
         else:
             groups = [topology.cores[core] & self.free for core in self.cores()]
         for group in groups:
             yield from members(group)
 
+    def _one_of_each_core(self, socket: int) -> Iterator[int]:
+        cores = self.topology.cores
+        order = self._sorted(cores, self.topology.cores_of_socket[socket])
+        for turn in zip_longest(*(members(cores[core] & self.free) for core in order)):
+            yield from (cpu for cpu in turn if cpu is not None)
+
     # Steps. Each takes as many elements as the request still needs.
 
     def take_full_numa_nodes(self) -> None:
         nodes = self.topology.numa_nodes
-        self.take_whole(nodes, self.numa_nodes(), lambda node: not nodes[node] & ~self.free)
+        self.take_whole(nodes, self.numa_nodes(), self._is_free(nodes))
 
-    def take_full_sockets(self) -> None:
-        sockets, size = self.topology.sockets, self.topology.cpus_per_socket
-        self.take_whole(sockets, self.sockets(), lambda socket: (sockets[socket] & self.free).bit_count() == size)
+    def take_full_sockets(self, *, own_sizes: bool) -> None:
+        sockets, usual = self.topology.sockets, None if own_sizes else self.topology.cpus_per_socket
+        self.take_whole(sockets, self.sockets(), self._is_free(sockets, usual))
 
-    def take_full_cores(self) -> None:
-        cores, size = self.topology.cores, self.topology.cpus_per_core
-        self.take_whole(cores, self.cores(), lambda core: (cores[core] & self.free).bit_count() == size)
+    def take_full_cores(self, *, own_sizes: bool) -> None:
+        cores, usual = self.topology.cores, None if own_sizes else self.topology.cpus_per_core
+        self.take_whole(cores, self.cores(), self._is_free(cores, usual))
+
+    def _is_free(self, elements: Mapping[int, CPUSet], usual: int | None = None) -> Callable[[int], bool]:
+        """Whether the ``usual`` number of an element's CPUs is free; without one, whether all of them are."""
+        if usual is None:
+            return lambda number: not elements[number] & ~self.free
+        return lambda number: (elements[number] & self.free).bit_count() == usual
 
     def take_uncore_caches(self, *, started_cores: bool) -> None:
         """Take whole L3 caches, then the rest from one cache that has enough free cores (takeUncoreCache)."""
@@ -171,13 +201,25 @@ class _Accumulator:
         for cache in self.uncore_caches():
             # Case: the rest fills a whole cache. All that are wholly free are taken first, in the order of now.
             if self.needed >= self.topology.cpus_per_uncore_cache:
-                self.take_whole(caches, self.uncore_caches(), lambda number: not caches[number] & ~self.free)
+                self.take_whole(caches, self.uncore_caches(), self._is_free(caches))
             if self.satisfied:
                 return
             # Case: less is left. This cache gives it all or nothing: a request is not split over a second cache here.
             self._take_part_of(cache, started_cores=started_cores)
             if self.satisfied:
                 return
+
+    def take_whole_caches_first(self) -> None:
+        """Take wholly free L3 caches, each unless it is larger than the rest; then the rest from one cache.
+
+        Looks at each cache once, in the order on entry (takeUncoreCache of the next release).
+        """
+        caches, order = self.topology.uncore_caches, list(dict.fromkeys(self.uncore_caches()))
+        self.take_whole(caches, order, self._is_free(caches))
+        for cache in order:
+            if self.satisfied:
+                return
+            self._take_part_of(cache, started_cores=True)
 
     def _take_part_of(self, cache: int, *, started_cores: bool) -> None:
         topology, per_core = self.topology, self.topology.cpus_per_core
@@ -192,8 +234,8 @@ class _Accumulator:
         if cpus.bit_count() == self.needed:
             self.take(cpus)
 
-    def take_single_cpus(self, *, spread: bool) -> None:
-        for cpu in list(self.single_cpus(spread=spread)):
+    def take_single_cpus(self, strategy: Strategy) -> None:
+        for cpu in list(self.single_cpus(strategy)):
             self.take(1 << cpu)
             if self.satisfied:
                 return
@@ -219,17 +261,23 @@ def _take_packed(topology: CPUTopology, free: CPUSet, count: int, strategy: Stra
     if acc.failed:
         return _not_enough(count, free)
     # Step 1. A NUMA node is at least as large as a socket where there are at least as many sockets as NUMA nodes.
-    steps: list[Callable[[], None]] = [acc.take_full_numa_nodes, acc.take_full_sockets]
+    own_sizes = strategy.own_sizes
+    steps: list[Callable[[], None]] = [
+        acc.take_full_numa_nodes,
+        lambda: acc.take_full_sockets(own_sizes=own_sizes),
+    ]
     if not topology.numa_first:
         steps.reverse()
     # Step 2.
-    if strategy.uncore_cache:
+    if strategy.uncore_cache and strategy.whole_caches_first:
+        steps.append(acc.take_whole_caches_first)
+    elif strategy.uncore_cache:
         steps.append(lambda: acc.take_uncore_caches(started_cores=strategy.started_cores))
     # Step 3.
     if not strategy.spread:
-        steps.append(acc.take_full_cores)
+        steps.append(lambda: acc.take_full_cores(own_sizes=own_sizes))
     # Step 4.
-    steps.append(lambda: acc.take_single_cpus(spread=strategy.spread))
+    steps.append(lambda: acc.take_single_cpus(strategy))
     for step in steps:
         step()
         if acc.satisfied:
@@ -277,6 +325,12 @@ def _combinations(
         yield from _combinations(numbers, size - 1, index + 1, chosen.append(numbers[index]))
 
 
+def _separate(numbers: Sequence[int], size: int) -> Iterator[_Combination]:
+    """The same combinations in the same order, each in an array of its own."""
+    for chosen in combinations(numbers, size):
+        yield _Combination(list(chosen), size)
+
+
 def _take_distributed(
     topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy, effort: Effort
 ) -> CPUSet | AssignmentError:
@@ -287,13 +341,13 @@ def _take_distributed(
     3. Take the even share from each of them, then the remainder.
     4. Without any combination fall back to packed.
     """
-    packed = Strategy(spread=strategy.spread)
+    packed = Strategy(spread=strategy.spread, own_sizes=strategy.own_sizes, over_cores=strategy.over_cores)
     acc = _Accumulator(topology, free, count)
     if acc.satisfied:
         return 0
     if acc.failed:
         return _not_enough(count, free)
-    search = _DistributedSearch(acc, strategy.group or 1, count, effort, by_socket=strategy.by_socket)
+    search = _DistributedSearch(acc, strategy, count, effort)
     for size in search.sizes():
         best = search.best(size)
         if best is not None:
@@ -327,11 +381,12 @@ class _Choice:
 class _DistributedSearch:
     """Finds the best combination of NUMA nodes for ``count`` CPUs, taken ``group`` at a time."""
 
-    def __init__(self, acc: _Accumulator, group: int, count: int, effort: Effort, *, by_socket: bool) -> None:
+    def __init__(self, acc: _Accumulator, strategy: Strategy, count: int, effort: Effort) -> None:
         self.acc = acc
-        self.group = group
+        self.group = strategy.group or 1
         self.count = count
-        self.by_socket = by_socket
+        self.strategy = strategy
+        self.by_socket = strategy.by_socket
         self.effort = effort
         self.numa_nodes = acc.numa_nodes()
         self.free = {node: (acc.free & acc.topology.numa_nodes[node]).bit_count() for node in self.numa_nodes}
@@ -344,7 +399,10 @@ class _DistributedSearch:
         groups = (topology.cpus.bit_count() - 1) // group + 1
         per_node = (groups - 1) // len(topology.numa_nodes) + 1
         groups_needed = (self.count - 1) // group + 1
-        return range((groups_needed - 1) // per_node + 1, min(groups_needed, len(set(self.numa_nodes))) + 1)
+        fewest, most = (groups_needed - 1) // per_node + 1, min(groups_needed, len(set(self.numa_nodes)))
+        if self.strategy.least_nodes <= most:
+            fewest = max(fewest, self.strategy.least_nodes)
+        return range(fewest, most + 1)
 
     def best(self, size: int) -> _Choice | None:
         """The best combination of ``size`` NUMA nodes: the first one with the lowest score. A score of 0 ends it.
@@ -352,7 +410,7 @@ class _DistributedSearch:
         With ``by_socket`` combinations on one socket precede all others.
         """
         best: _Choice | None = None
-        for combination in _combinations(self.numa_nodes, size):
+        for combination in self._combinations(self.numa_nodes, size):
             self._count_step()
             if best is not None and best.balance == 0 and (best.on_one_socket or not self.by_socket):
                 break
@@ -364,6 +422,9 @@ class _DistributedSearch:
             if best is None or (not choice.on_one_socket, choice.balance) < (not best.on_one_socket, best.balance):
                 best = choice
         return best
+
+    def _combinations(self, numbers: Sequence[int], size: int) -> Iterator[_Combination]:
+        return _separate(numbers, size) if self.strategy.apart else _combinations(numbers, size)
 
     def _is_on_one_socket(self, combination: _Combination) -> bool:
         topology, cpus = self.acc.topology, 0
@@ -423,15 +484,19 @@ class _DistributedSearch:
         balance: float | None = None
         best: Iterable[int] = ()
         for size in range(len(candidates), 0, -1):
-            for subset in _combinations(candidates, size):
+            for subset in self._combinations(candidates, size):
                 self._count_step()
-                if sum(free_after[place] for place in subset) < remainder:
+                if sum(self._usable(free_after[place]) for place in subset) < remainder:
                     continue
                 free_at_end = self._after_remainder(list(subset), free_after, remainder)
                 deviation = _standard_deviation([*free_at_end.values(), *free_elsewhere])
                 if balance is None or deviation < balance:
                     balance, best = deviation, subset
         return None if balance is None else _Score(balance, tuple(best))
+
+    def _usable(self, free: int) -> int:
+        """The free CPUs of a NUMA node that count towards a remainder."""
+        return free // self.group * self.group if self.strategy.whole_groups else free
 
     def _after_remainder(self, subset: list[int], free_after: dict[int, int], remainder: int) -> dict[int, int]:
         free_at_end = dict(free_after)

@@ -6,11 +6,11 @@ words the ``reserved`` CPUs serve the system, the ``pool`` is shared by all cont
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topomend.model.bitmask import CPUSet, NUMAMask, format_id_list, lowest, mask_of, members
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.pod import Container, ContainerKind, Pod, largest_need
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.pods.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import MAX_INT64, is_whole, value
 from topomend.replay import qos
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
@@ -56,6 +56,12 @@ class StaticPolicy:
         """The options for ``assignment.take`` (policy_static.go:takeByTopology)."""
         return _strategy(self.options, self.topology, self.gates)
 
+    def strategy_for(self, affinity: NUMAMask | None) -> Strategy:
+        """The options for CPUs of an affinity's NUMA nodes."""
+        if affinity is None or not self.gates.spreads_like_hint:
+            return self.strategy
+        return replace(self.strategy, least_nodes=affinity.bit_count())
+
     @property
     def pool(self) -> CPUSet:
         """The shared pool of the empty node; reserved CPUs are part of it unless strict-cpu-reservation is on."""
@@ -91,13 +97,25 @@ def _check_reserved_ids(reserved: CPUSet, topology: CPUTopology) -> None:
 
 def _strategy(options: StaticOptions, topology: CPUTopology, gates: Gates) -> Strategy:
     group = (topology.cpus_per_core if options.full_pcpus_only else 1) if options.distribute_across_numa else None
+    return replace(
+        rules_of(gates),
+        spread=options.distribute_across_cores,
+        uncore_cache=options.prefer_uncore_cache,
+        group=group,
+        by_socket=gates.bounded_distribution and options.align_by_socket,
+    )
+
+
+def rules_of(gates: Gates) -> Strategy:
+    """What the kubelet's version alone decides, without any option."""
     return Strategy(
-        options.distribute_across_cores,
-        options.prefer_uncore_cache,
-        group,
         started_cores=gates.cache_takes_started_cores,
         bounded=gates.bounded_distribution,
-        by_socket=gates.bounded_distribution and options.align_by_socket,
+        own_sizes=gates.compares_own_sizes,
+        over_cores=gates.spreads_over_cores,
+        whole_caches_first=gates.takes_whole_caches_first,
+        apart=gates.keeps_combinations,
+        whole_groups=gates.remainder_in_groups,
     )
 
 
@@ -222,9 +240,14 @@ class CPUManager:
         count = self.requested_by_pod(pod)
         if count == 0 or qos.is_skipped(pod, self._policy.gates):
             return []
-        empty = qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, count)
+        whole_pod = qos.uses_pod_level_managers(pod, self._policy.gates)
+        if whole_pod and self._is_restored(pod):
+            return [self._offer(self.bubble, 0, count) if self.bubble.bit_count() == count else self._impossible(count)]
+        empty = whole_pod and self._empty_shared_pool(pod, count)
         if empty:
             return [self._impossible(count, empty)]
+        if whole_pod and self._policy.gates.restores_pods and self.bubble:
+            return [self._offer((self.pool | self.bubble) & ~self._policy.reserved, 0, count)]
         assigned = 0
         for container in pod.containers:
             if container.name in self.assigned:
@@ -257,11 +280,16 @@ class CPUManager:
         """Assign the pod one set of CPUs and divide it among its containers (AllocatePod).
 
         On cores of two kinds the set may be smaller than the request. Dividing it then fails, and the kubelet leaks the
-        set: RemoveContainer finds a pod by its containers' shares, which do not exist yet.
+        set: RemoveContainer finds a pod by its containers' shares, which do not exist yet. With ``returns_undivided``
+        it returns the set.
         """
         count = self.requested_by_pod(pod)
         if count == 0:
             return None
+        if self._is_restored(pod):
+            return self._complete(pod, affinity)
+        if self._policy.gates.restores_pods:
+            self._drop_stale()
         empty = self._empty_shared_pool(pod, count)
         if empty:
             return empty_pod_shared_pool(empty)
@@ -271,13 +299,45 @@ class CPUManager:
         bubble = self._allocate_cpus(count, affinity, 0)
         if isinstance(bubble, AssignmentError):
             return unexpected(bubble.text)
-        rejection = self._divide(pod, bubble)
+        rejection = self._divide(pod, bubble, affinity, {})
         if rejection is None:
             self.bubble = bubble
+        elif self._policy.gates.returns_undivided:
+            self.pool |= bubble
+            self.assigned.clear()
         return rejection
 
-    def _divide(self, pod: Pod, bubble: CPUSet) -> Rejection | None:
-        """Divide ``bubble``; containers are visited in the order of admission.
+    def _is_restored(self, pod: Pod) -> bool:
+        """Whether the pod's CPUs are those of an admission before, which the kubelet keeps (podAllocationStaleness).
+
+        It keeps none that are in the shared pool as well, and none where a container has a share and one before it has
+        not: that is what an interrupted end of the pod leaves.
+        """
+        if not self._policy.gates.restores_pods or not self.bubble or self.bubble & self.pool:
+            return False
+        names = [container.name for container in pod.containers]
+        return self.assigned.keys() == set(names[: len(self.assigned)])
+
+    def _drop_stale(self) -> None:
+        """Drop CPUs of the pod that are not restored (allocatePodForAdd)."""
+        if not self.bubble & self.pool:
+            self.pool |= self.bubble
+            self.assigned.clear()
+        self.bubble = 0
+
+    def _complete(self, pod: Pod, affinity: NUMAMask | None) -> Rejection | None:
+        """Give the containers that have no share yet theirs of the pod's CPUs (restorePodAllocation)."""
+        if len(self.assigned) == len(pod.containers):
+            return None
+        rejection = self._divide(pod, self.bubble, affinity, self.assigned)
+        if rejection is not None:
+            self.remove_pod()
+        return rejection
+
+    def _divide(
+        self, pod: Pod, bubble: CPUSet, affinity: NUMAMask | None, kept: Mapping[str, CPUSet]
+    ) -> Rejection | None:
+        """Divide ``bubble``; containers are visited in the order of admission. Those in ``kept`` have their share.
 
         - An init container takes its share, and the next container may reuse it.
         - A sidecar or an app container keeps its share.
@@ -286,19 +346,22 @@ class CPUManager:
 
         The kubelet stores the shares only if all of them succeed.
         """
+        strategy = self._policy.strategy_for(affinity)
         shares: dict[str, CPUSet] = {}
         remaining = bubble
         for container in pod.containers:
             count = self.requested(pod, container)
             if count:
-                taken = take(self._policy.topology, remaining, count, self._policy.strategy, self._effort)
+                taken = kept.get(container.name) or take(
+                    self._policy.topology, remaining, count, strategy, self._effort
+                )
                 if isinstance(taken, AssignmentError):
                     return unexpected(taken.text)
                 shares[container.name] = taken
                 if container.kind is not ContainerKind.INIT:
                     remaining &= ~taken
             elif container.kind is ContainerKind.INIT:
-                shares[container.name] = remaining
+                shares[container.name] = kept.get(container.name, remaining)
         for container in pod.containers:
             self.assigned[container.name] = shares.get(container.name, remaining)
         return None
@@ -348,16 +411,17 @@ class CPUManager:
 
     def _allocate_cpus(self, count: int, affinity: NUMAMask | None, reusable: CPUSet) -> CPUSet | AssignmentError:
         """Take CPUs of the affinity's NUMA nodes first, then the rest from any NUMA node (allocateCPUs)."""
-        topology, strategy = self._policy.topology, self._policy.strategy
+        topology, policy = self._policy.topology, self._policy
         free = self._available | reusable
         taken = 0
         if affinity is not None:
             aligned = free & self._aligned(affinity)
+            strategy = policy.strategy_for(affinity)
             first = take(topology, aligned, min(count, aligned.bit_count()), strategy, self._effort)
             if isinstance(first, AssignmentError):
                 return first
             taken = first
-        rest = take(topology, free & ~taken, count - taken.bit_count(), strategy, self._effort)
+        rest = take(topology, free & ~taken, count - taken.bit_count(), policy.strategy, self._effort)
         if isinstance(rest, AssignmentError):
             return rest
         self.pool &= ~(taken | rest)

@@ -5,15 +5,15 @@ the lowest ids in natural order, as such plugins do.
 Source: pkg/kubelet/cm/devicemanager/topology_hints.go, manager.go.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from functools import lru_cache, reduce
 from operator import or_
 
+from topomend.base.natural_order import natural_key
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.model.node_state import Device, DeviceAllocation
-from topomend.model.pod import Container, ContainerKind, Pod, largest_need
+from topomend.model.nodes.node_state import Device, DeviceAllocation
+from topomend.model.pods.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import value
 from topomend.replay import qos
 from topomend.replay.effort import UNLIMITED, Effort
@@ -27,17 +27,6 @@ PROVIDER = "device"
 
 MAX_NUMA_ID = 63
 """The highest NUMA id in the kubelet's 64-bit masks. A device on a higher one matches no mask (bitmask.go:IsSet)."""
-
-_DIGITS = re.compile(r"(\d+)")
-
-
-def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """The sort key of natural order: ``gpu-2`` sorts before ``gpu-10``."""
-    return [
-        (0, int(part), "") if part.isascii() and part.isdigit() and len(part) < 19 else (1, 0, part)
-        for part in _DIGITS.split(text)
-        if part
-    ]
 
 
 @lru_cache(maxsize=1024)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.model.bitmask import NUMAMask
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.pod import ContainerKind, Pod, Resources, is_extended
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import ContainerKind, Pod, Resources, is_extended
 from topomend.model.quantity import MAX_INT64, value
 from topomend.replay import qos
 from topomend.replay.admission import admit
@@ -25,7 +25,7 @@ from topomend.replay.fast_path.capacity import FreeCapacity, NUMACapacity, NUMAM
 from topomend.replay.gates import read_gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.numa_allocation_strategy import NONE as NO_STRATEGY
-from topomend.replay.topology.policies import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
+from topomend.replay.topology.policy_names import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
 from topomend.replay.topology.walk_time import MAX_LISTED_NODES, is_too_long
 
 MAX_ANSWERS = 16
@@ -66,6 +66,11 @@ class FastAdmission:
         self.pod, self.effort = pod, effort
         self._need = _need_of(pod)
         self.shape = shape_of(_content(pod))
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether free amounts never decide, so that each node is asked by ``admit``."""
+        return self._need is None
 
     def admits(self, node: NodeState) -> bool:
         """Whether the kubelet of ``node`` would admit the pod: ``admit(node, pod)[0].admitted``."""

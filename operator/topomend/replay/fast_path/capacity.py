@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.model.node_state import NodeState, unavailable_cpus
+from topomend.model.nodes.node_state import NodeState, unavailable_cpus
 from topomend.replay import qos
 from topomend.replay.admission import machine_state_of, pool_of
 from topomend.replay.container_manager import ContainerManager, start

@@ -9,9 +9,9 @@ Source: pkg/kubelet/allocation/allocation_manager.go:canAdmitPod.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import Node
-from topomend.model.node_state import NodeState, allocations
+from topomend.model.nodes.node import Node
+from topomend.model.nodes.node_state import NodeState, allocations
+from topomend.model.pods.bound_pod import BoundPod
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit, allocation_of, release
 from topomend.replay.errors import MESSAGE_PREFIX

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement
+from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement
 from topomend.replay.lifecycle.int64 import parse_int
 
 _VALUE, _MAX_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"), 63

@@ -7,8 +7,8 @@ cm/node_container_manager_linux.go:GetNodeAllocatableReservation, cm/devicemanag
 from collections import Counter
 from collections.abc import Mapping
 
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.lifecycle.predicate import CPU, MEMORY, PODS
 

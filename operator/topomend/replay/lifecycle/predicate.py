@@ -9,9 +9,9 @@ noderesources, nodeaffinity, nodename, nodeports and tainttoleration.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from topomend.model.bound_pod import BoundPod, HostPort
-from topomend.model.cluster import Node
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.nodes.node import Node
+from topomend.model.pods.bound_pod import BoundPod, HostPort
+from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.model.quantity import MilliQuantity, value
 from topomend.model.verdict import Shortage
 from topomend.replay.errors import Rejection

@@ -5,7 +5,8 @@ Source: api/core/v1/toleration.go:ToleratesTaint, component-helpers/scheduling/c
 
 from collections.abc import Callable, Iterable
 
-from topomend.model.cluster import Taint, Toleration
+from topomend.model.nodes.node import Taint
+from topomend.model.pods.scheduling import Toleration
 from topomend.replay.lifecycle.int64 import parse_int
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"

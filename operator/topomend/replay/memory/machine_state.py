@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.model.node_state import MemoryBlock, NUMANodeMemory
+from topomend.model.nodes.node_state import MemoryBlock, NUMANodeMemory
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 
 

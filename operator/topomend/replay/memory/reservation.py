@@ -7,8 +7,8 @@ administrator's choice, so what is written stays as far as it can.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from topomend.model.kubelet import MemoryReservation
 from topomend.model.machine import Machine, NUMANode
+from topomend.model.nodes.kubelet import MemoryReservation
 
 _MEMORY = "memory"
 _MEBIBYTE = 1 << 20

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
-from topomend.model.node_state import MemoryBlock
-from topomend.model.pod import Container, ContainerKind, Pod, largest_need
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import MemoryBlock
+from topomend.model.pods.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import as_int64
 from topomend.replay import qos
 from topomend.replay.effort import UNLIMITED, Effort
@@ -25,6 +25,7 @@ from topomend.replay.errors import (
 )
 from topomend.replay.gates import Gates
 from topomend.replay.memory.machine_state import MachineState
+from topomend.replay.memory.reservations import is_over_reserved, unreserved
 from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, least_width, narrowest
@@ -70,14 +71,11 @@ def start(settings: KubeletSettings, machine: Machine, gates: Gates) -> StaticPo
         reserved[reservation.numa_node, reservation.resource] = reservation.size
     if sum(size for (_, resource), size in reserved.items() if resource == qos.MEMORY) <= 0:
         raise InvalidOption("[memorymanager] you should specify the system reserved memory")
-    allocatable: dict[int, dict[str, int]] = {}
-    over_reserved = 0
-    for node in machine.numa_nodes:
-        totals = {pages.resource: pages.size * pages.count for pages in node.hugepages}
-        totals[qos.MEMORY] = node.memory - sum(totals.values())
-        unreserved = {resource: total - reserved.get((node.id, resource), 0) for resource, total in totals.items()}
-        over_reserved |= (min(unreserved.values()) < 0) << node.id
-        allocatable[node.id] = {resource: amount & _UINT64 for resource, amount in unreserved.items()}
+    left = unreserved(settings, machine)
+    allocatable = {
+        node: {resource: amount & _UINT64 for resource, amount in amounts.items()} for node, amounts in left.items()
+    }
+    over_reserved = mask_of(node for node, amounts in left.items() if is_over_reserved(amounts))
     return StaticPolicy(allocatable, gates, over_reserved)
 
 
@@ -159,9 +157,13 @@ class MemoryManager:
         empty = qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, requests)
         if empty:
             return [self._trace(resource, size, Answer.IMPOSSIBLE, empty) for resource, size in requests.items()]
+        gates = self._policy.gates
+        if requests and self.pod_blocks and gates.restores_pods and qos.uses_pod_level_managers(pod, gates):
+            return self._regenerated(self.pod_blocks, requests)
         for container in pod.containers:
             if requests and container.name in self.blocks:
-                return self._regenerated(self.blocks[container.name], requests)
+                wanted = self._requested(pod, container) if gates.restores_by_container else requests
+                return [] if wanted is None else self._regenerated(self.blocks[container.name], wanted)
         return self._offers(requests)
 
     def allocate(self, pod: Pod, container: Container, affinity: Hint) -> Rejection | None:
@@ -191,6 +193,8 @@ class MemoryManager:
     def allocate_pod(self, pod: Pod, affinity: Hint) -> Rejection | None:
         """Allocate the pod's memory on one set of NUMA nodes and divide it among the containers (AllocatePod)."""
         if not qos.is_guaranteed(pod, self._policy.gates):
+            return None
+        if self.pod_blocks and self._policy.gates.restores_pods:
             return None
         requests = self._requested_by_pod(pod)
         if requests is None:
@@ -238,8 +242,8 @@ class MemoryManager:
     def _requested_by_pod(self, pod: Pod) -> dict[str, int] | None:
         """The most that the pod needs at any one time, bytes by resource (getPodRequestedResources).
 
-        Omits resources that only init containers request, as the kubelet does. None if an amount is not a whole number
-        of bytes.
+        Omits resources that only init containers request, as kubelets do that have not ``counts_memory_of_init``. None
+        if an amount is not a whole number of bytes.
         """
         if pod.resources is not None and qos.uses_pod_level_managers(pod, self._policy.gates):
             requests = bytes_by_resource(pod.resources.requests)
@@ -250,7 +254,9 @@ class MemoryManager:
             if requested is None:
                 return None
             needs.append((container.kind, requested))
-        resources = dict.fromkeys(name for kind, requested in needs if kind is ContainerKind.APP for name in requested)
+        every = self._policy.gates.counts_memory_of_init
+        counted = [requested for kind, requested in needs if every or kind is ContainerKind.APP]
+        resources = dict.fromkeys(name for requested in counted for name in requested)
         return {name: largest_need((kind, requested.get(name, 0)) for kind, requested in needs) for name in resources}
 
     def _empty_shared_pool(self, pod: Pod, requests: Mapping[str, int]) -> str:

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topomend.replay import gates as gate
-from topomend.replay.gates import Gates
+from topomend.replay.gates import DEFAULT_MAX_NUMA_NODES, Gates
 from topomend.replay.options import InvalidOption, parse_bool, quoted
 from topomend.replay.topology import numa_allocation_strategy, prefer_most_allocated_numa_node
-
-DEFAULT_MAX_NUMA_NODES = 8
 
 PROPOSED = frozenset({numa_allocation_strategy.OPTION, prefer_most_allocated_numa_node.OPTION})
 """The options that no released kubelet knows."""

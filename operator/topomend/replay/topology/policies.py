@@ -9,10 +9,7 @@ from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import Hint, NUMAInfo, TieBreak, merge, merge_single
 from topomend.replay.topology.numa_allocation_strategy import Strategy
-
-NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "none", "best-effort", "restricted", "single-numa-node"
-
-POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
+from topomend.replay.topology.policy_names import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 
 
 def decide(  # noqa: PLR0913  what a merge depends on

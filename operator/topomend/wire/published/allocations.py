@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from topomend.model.bitmask import MAX_ID, format_id_list, mask_of, members
-from topomend.model.node_state import (
+from topomend.model.nodes.node_state import (
     ContainerAllocation,
     Device,
     DeviceAllocation,

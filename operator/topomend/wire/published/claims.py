@@ -6,7 +6,7 @@ Owns the layout of this list. Leaves the rest of the object to ``node_topology``
 
 from typing import Any
 
-from topomend.model.claimed_device import ContainerClaim
+from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.wire.document import Document, without_empty
 
 

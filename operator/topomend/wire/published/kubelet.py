@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from topomend.model.bitmask import MAX_ID, format_id_list
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.quantity import value
 from topomend.wire.document import Document, without_empty
 

@@ -116,10 +116,22 @@ def _decimal(number: float | None) -> str | None:
     return None if number is None else f"{number:g}"
 
 
-def machine_of(machine: Document) -> Machine:
+def core_fields(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """What of ``status.machine`` says which cores there are: the same for machines that differ in their memory."""
+    fields = {name: machine.get(name) for name in ("cores", "sockets", "l3Caches", "numaNodes")}
+    if isinstance(fields["numaNodes"], list):
+        fields["numaNodes"] = [
+            {name: node.get(name) for name in ("id", "cpus")} if isinstance(node, dict) else node
+            for node in fields["numaNodes"]
+        ]
+    return fields
+
+
+def machine_of(machine: Document, cores: tuple[Core, ...] | None = None) -> Machine:
     """The machine in ``status.machine``. Raises MalformedObject, also where fields contradict each other.
 
-    Every core needs one NUMA node and one socket, and cores and NUMA nodes must cover the same CPUs.
+    Every core needs one NUMA node and one socket, and cores and NUMA nodes must cover the same CPUs. ``cores`` spares
+    reading them again, where they were read of the same ``core_fields``.
     """
     nodes = tuple(
         NUMANode(
@@ -137,7 +149,7 @@ def machine_of(machine: Document) -> Machine:
         raise machine["numaNodes"].wrong("a list of NUMA nodes with ascending ids, each once,")
     return Machine(
         numa_nodes=nodes,
-        cores=_read_cores(machine),
+        cores=_read_cores(machine) if cores is None else cores,
         offline=machine["offlineCPUs"].id_list(),
         isolated=machine["isolatedCPUs"].id_list(),
         pci_devices=tuple(_read_pci(device) for device in machine["pciDevices"]),

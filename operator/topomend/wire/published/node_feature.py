@@ -1,13 +1,13 @@
 """NodeFeature (``nfd.k8s-sigs.io/v1alpha1``), by which Node Feature Discovery labels nodes, and its files of features.
 
 Owns the layout, as nfd-master reads it (api/nfd/v1alpha1/types.go in
-github.com/kubernetes-sigs/node-feature-discovery). Leaves the facts to ``discover/node_features.py``.
+github.com/kubernetes-sigs/node-feature-discovery). Leaves the facts to ``discover/features/node_features.py``.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from topomend.model.node_features import NodeFeatures
+from topomend.model.nodes.node_features import NodeFeatures
 from topomend.wire.group import GROUP
 
 API_VERSION = "nfd.k8s-sigs.io/v1alpha1"

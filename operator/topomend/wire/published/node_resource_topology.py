@@ -1,14 +1,14 @@
 """NodeResourceTopology (``topology.node.k8s.io/v1alpha2``), the object that NUMA-aware schedulers read.
 
 Owns its layout and names, as its consumers read them (README of pkg/noderesourcetopology in
-github.com/kubernetes-sigs/scheduler-plugins). Leaves the figures to ``discover/zones.py``.
+github.com/kubernetes-sigs/scheduler-plugins). Leaves the figures to ``discover/features/zones.py``.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.zone import Zone
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.zone import Zone
 
 API_VERSION = "topology.node.k8s.io/v1alpha2"
 KIND = "NodeResourceTopology"

@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any
 
 from topomend.model.bitmask import format_id_list
-from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState
+from topomend.model.devices.claimed_device import ContainerClaim
+from topomend.model.machine import Core, Machine
+from topomend.model.nodes.kubelet import KubeletSettings
+from topomend.model.nodes.node_state import NodeState
 from topomend.wire.condition import condition_fields, read_condition
 from topomend.wire.document import Document, MalformedObject, without_empty
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
@@ -70,9 +70,9 @@ def node_topology(name: str, status: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY, "metadata": {"name": name}, "status": dict(status)}
 
 
-def read_machine(content: Any) -> Machine:
-    """The machine of a NodeTopology object. Raises MalformedObject."""
-    return machine_of(Document(content)["status"]["machine"])
+def read_machine(content: Any, cores: tuple[Core, ...] | None = None) -> Machine:
+    """The machine of a NodeTopology object. Raises MalformedObject. ``cores`` are as for ``machine_of``."""
+    return machine_of(Document(content)["status"]["machine"], cores)
 
 
 def read_kubelet(content: Any) -> KubeletSettings:
@@ -108,6 +108,17 @@ def read_node_topology(
 def read_conditions(content: Any) -> tuple[Condition, ...]:
     """The conditions of a NodeTopology object. Raises MalformedObject."""
     return tuple(read_condition(condition) for condition in Document(content)["status"]["conditions"])
+
+
+def why_not_started(content: Any) -> str:
+    """Why no kubelet starts with the configuration that the agent found; empty where it does, as far as it says.
+
+    Raises MalformedObject.
+    """
+    for condition in read_conditions(content):
+        if condition.type == "KubeletConfigRead" and condition.reason == "Invalid":
+            return condition.message
+    return ""
 
 
 def heartbeat_age(content: Mapping[str, Any], now: datetime) -> float | None:

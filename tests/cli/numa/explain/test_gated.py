@@ -9,8 +9,8 @@ from tests.builders import gated_pod, guaranteed_pod, node_state, snapshot_of
 
 from topomend.cli.numa.explain.gated import GROUP_PATIENCE, RETRIES, gated, is_gated
 from topomend.cli.numa.explain.surroundings import Surroundings
-from topomend.decide.feasibility import Diagnosis, diagnose
-from topomend.model.cluster import Owner, PodGroup, WatchedPod
+from topomend.decide.diagnosis.feasibility import Diagnosis, diagnose
+from topomend.model.pods.scheduling import Owner, PodGroup, WatchedPod
 from topomend.reconcile.gated.gangs import INCOMPLETE_SECONDS
 from topomend.reconcile.result import RETRY_SECONDS
 from topomend.wire.group import FIT_GATE, PLACEHOLDER_GATE, RELAUNCH_GATE
@@ -30,7 +30,9 @@ class Known:
         refusal: Mapping[str, Any] | None = None,
         said: Mapping[str, Any] | None = None,
         size: int | None = None,
+        autoscaled: bool = False,
     ) -> None:
+        self.autoscaled = autoscaled
         self._pods, self._steered, self._refusal, self._said, self._size = pods, steered, refusal, said, size
 
     def pods(self, _: str) -> Sequence[WatchedPod]:
@@ -44,6 +46,9 @@ class Known:
 
     def said_of(self, _: WatchedPod) -> Mapping[str, Any]:
         return self._said or {}
+
+    def sees_autoscaler(self, *_: object) -> bool:
+        return self.autoscaled
 
     def group_size(self, *_: object) -> int | None:
         return self._size
@@ -61,7 +66,6 @@ def test_a_steered_pod_is_told_since_when_and_by_which_label() -> None:
         "p is gated by topomend since 2026-01-01T00:00:00Z: namespace ns is steered (topomend.io/steer=enabled), so a "
         "node is chosen first"
     )
-    assert lines[-2] == "cluster autoscalers are not told of it yet"
     assert lines[-1].startswith("next: topomend ungates it once a node admits it")
 
 
@@ -132,12 +136,20 @@ def test_what_only_the_operator_knows_is_quoted_where_the_nodes_do_not_explain_t
 
 
 def test_autoscalers_and_what_a_user_has_to_do_follow_from_the_pod() -> None:
-    assert any("autoscalers count it" in line for line in told(gated_pod(asks_for_node=True), Known()))
-    lines = told(gated_pod(), Known(), infeasible="no node admits p even when empty")
+    around = Known(autoscaled=True)
+    assert told(gated_pod(), around)[-2] == "cluster autoscalers are not told of it yet"
+    assert any("autoscalers count it" in line for line in told(gated_pod(asks_for_node=True), around))
+    lines = told(gated_pod(), around, infeasible="no node admits p even when empty")
     assert (
         "cluster autoscalers are not told of it: a new node of a kind that is known would not admit it either" in lines
     )
     assert "ask for less, or add nodes that are large enough" in lines[-1]
+
+
+@pytest.mark.parametrize("infeasible", ["", "no node admits p even when empty"])
+def test_where_no_autoscaler_is_seen_none_is_told_of(infeasible: str) -> None:
+    for pod in (gated_pod(), gated_pod(asks_for_node=True)):
+        assert not any("autoscaler" in line for line in told(pod, Known(), infeasible=infeasible))
 
 
 def test_the_words_of_times_are_those_of_the_operator() -> None:

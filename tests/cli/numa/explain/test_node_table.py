@@ -3,8 +3,8 @@
 from tests.builders import guaranteed_pod, node_state, snapshot_of
 
 from topomend.cli.numa.explain.node_table import HEADING, node_rows, table_lines
-from topomend.decide.feasibility import diagnose
-from topomend.model.cluster import Placement
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.model.pods.scheduling import Placement
 
 POD = guaranteed_pod(cpus=3)
 SNAPSHOT = snapshot_of(

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.builders import guaranteed_pod, node_state, pod_manifest, snapshot_of
 
-from topomend.cli.numa.cluster.claims import Claims
+from topomend.cli.numa.cluster.devices.claims import Claims
 from topomend.cli.numa.explain.answer import Answer, NodeAnswer
-from topomend.cli.numa.explain.several import Group, Overview, SeenPod, seen
+from topomend.cli.numa.explain.several import Group, Overview, SeenPod, _alike, seen
 from topomend.cli.numa.explain.waiting import State
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES
-from topomend.decide.feasibility import diagnose
-from topomend.model.cluster import Placement
+from topomend.decide.diagnosis.feasibility import diagnose
+from topomend.model.pods.scheduling import Placement
 
 SNAPSHOT = snapshot_of(node_state(name="a"), node_state(name="b"))
 
@@ -80,7 +80,7 @@ def test_pods_that_may_have_been_missed_are_no_good_answer() -> None:
 
 
 def test_what_was_not_checked_is_said_once() -> None:
-    groups = [replace(group(NO, name), answer=answer(name, NO, note="not checked")) for name in "ab"]
+    groups = [replace(group(NO, name), answer=answer(name, NO, notes=("not checked",))) for name in "ab"]
     assert list(overview(*groups).lines("table")).count("not checked") == 1
     assert list(overview(*groups).lines("table"))[-2:] == ["", "not checked"]
 
@@ -90,3 +90,29 @@ def test_of_pods_that_ask_for_no_look_little_is_kept() -> None:
     assert seen(running) == SeenPod("ns", "p", State.RUNS, None)
     waiting = pod_manifest("p", namespace="ns")
     assert seen(waiting).content is waiting
+
+
+@pytest.mark.parametrize(
+    ("volumes", "groups"),
+    [
+        ([{"emptyDir": {}}, {"emptyDir": {}}], 1),
+        ([{"persistentVolumeClaim": {"claimName": "shared"}}, {"persistentVolumeClaim": {"claimName": "shared"}}], 1),
+        ([{"persistentVolumeClaim": {"claimName": "d-0"}}, {"persistentVolumeClaim": {"claimName": "d-1"}}], 2),
+        ([{"ephemeral": {}}, {"ephemeral": {}}], 2),
+    ],
+)
+def test_pods_whose_volumes_may_be_on_different_nodes_are_asked_about_apart(
+    volumes: list[dict[str, Any]], groups: int
+) -> None:
+    owner = {"kind": "StatefulSet", "name": "db", "uid": "1", "controller": True}
+    pods = [
+        pod_manifest(
+            f"db-{number}",
+            spec={"volumes": [{"name": "disk", **volume}]},
+            namespace="ns",
+            uid=f"uid-{number}",
+            ownerReferences=[owner],
+        )
+        for number, volume in enumerate(volumes)
+    ]
+    assert len(list(_alike(map(seen, pods)))) == groups

@@ -1,14 +1,16 @@
 """A pod that waits, from its object to the lines that are printed. A dictionary answers in the API server's place."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 from tests.builders import guaranteed_pod, node_state, pod_manifest, snapshot_of
 
+from topomend.cache.snapshot import Snapshot
+from topomend.cli.numa.cluster.arguments.pod_argument import read_requested
 from topomend.cli.numa.cluster.cluster import TOTALS_NOT_CHECKED, Cluster
-from topomend.cli.numa.cluster.pod_argument import read_requested
+from topomend.cli.numa.cluster.devices.device_claims import Devices
 from topomend.cli.numa.explain.answer import Answer, Facts, Question, answer_to
 from topomend.cli.numa.explain.several import overview, seen
 from topomend.cli.numa.explain.surroundings import Surroundings
@@ -17,7 +19,7 @@ from topomend.cli.output.failures import NO, YES
 from topomend.kube.client import BUDGETS, EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, Client, Resource
 from topomend.kube.errors import Forbidden, NotFound
 from topomend.runtime.event_recorder import CONTROLLER
-from topomend.wire.group import FIT_GATE
+from topomend.wire.group import FIT_GATE, PLACEHOLDER_GATE
 
 FULL = snapshot_of(node_state(pods=[guaranteed_pod("low", 2), guaranteed_pod("high", 3)]))
 """On NUMA nodes 0 and 1, one CPU is free."""
@@ -93,9 +95,10 @@ def cluster_of(*pods: dict[str, Any], labels: Mapping[str, str] | None = None, *
     return Objects(found | {BUDGETS: [], PRIORITY_CLASSES: []} | more.pop("objects", {}), **more)
 
 
-def answer(objects: Objects, pod: dict[str, Any]) -> Answer:
+def answer(objects: Objects, pod: dict[str, Any], snapshot: Snapshot = FULL) -> Answer:
     cluster = Cluster(cast("Client", objects), "ns")
-    return answer_to(Facts(cluster, FULL, (), Surroundings(cluster)), Question(read_requested(pod, "train")))
+    facts = Facts(cluster, snapshot, (), Surroundings(cluster), Devices(cluster, snapshot))
+    return answer_to(facts, Question(read_requested(pod, "train")))
 
 
 def test_a_steered_pod_is_told_why_it_waits_what_each_node_lacks_who_has_to_go_and_what_comes_next() -> None:
@@ -112,7 +115,6 @@ def test_a_steered_pod_is_told_why_it_waits_what_each_node_lacks_who_has_to_go_a
         "  a      2 of 3 cpu   1 on NUMA 0, 1 on NUMA 1   1 CPU         -",
         f"  a refuses {refusal}",
         "the fewest whose end makes room, on a (NUMA 1): ns/high",
-        "cluster autoscalers are not told of it yet",
         "next: topomend ungates it once a node admits it, which it asks whenever a node changes, and once a minute",
     ]
 
@@ -132,7 +134,7 @@ def test_all_that_is_read_for_a_pod_that_waits_is_read_once() -> None:
     objects = cluster_of(pod)
     answer(objects, pod)
     lists = [asked for asked in objects.asked if asked[0] == "pods"]
-    assert len(lists) == 2, "the pods of all nodes, and those of its namespace"
+    assert len(lists) == 3, "the pods of all nodes, those of its namespace, and placeholders"
     assert len(objects.asked) == len(set(objects.asked))
 
 
@@ -166,13 +168,49 @@ def test_a_braked_pod_quotes_the_refusal_of_its_sibling() -> None:
     assert [row["node"] for row in record["nodes"]] == ["a"]
 
 
+def event_of(controller: str, **fields: Any) -> dict[str, Any]:
+    regarding = {"kind": "Pod", "name": "train", "uid": "train"}
+    return {"metadata": {"name": "e"}, "reason": "NotTriggerScaleUp", "regarding": regarding, **fields} | {
+        "reportingController": controller
+    }
+
+
+SEEN: dict[str, dict[Resource, list[dict[str, Any]]]] = {
+    "an event of Cluster Autoscaler": {EVENTS: [event_of("cluster-autoscaler")]},
+    "one of an older library": {EVENTS: [event_of("", deprecatedSource={"component": "karpenter"})]},
+    "a placeholder": {PODS: [waiting("placeholder", gates=(PLACEHOLDER_GATE,))]},
+}
+
+
+@pytest.mark.parametrize("seen_in", SEEN.values(), ids=SEEN)
+def test_autoscalers_are_told_of_where_one_is_seen(seen_in: dict[Resource, list[dict[str, Any]]]) -> None:
+    pod = waiting()
+    objects = cluster_of(pod)
+    objects.by_resource |= {
+        resource: [*objects.by_resource.get(resource, []), *seen_in[resource]] for resource in seen_in
+    }
+    assert "cluster autoscalers are not told of it yet" in answer(objects, pod).lines("table")
+    forbidden = cluster_of(pod, forbidden=lambda resource, _: resource in seen_in)
+    assert not any("autoscaler" in line for line in answer(forbidden, pod).lines("table"))
+
+
+def test_autoscalers_are_told_of_where_karpenter_has_added_a_node() -> None:
+    pod = waiting()
+    nodes = {
+        name: replace(node, labels={**node.labels, "karpenter.sh/nodepool": "default"})
+        for name, node in FULL.nodes.items()
+    }
+    lines = answer(cluster_of(pod), pod, replace(FULL, nodes=nodes)).lines("table")
+    assert "cluster autoscalers are not told of it yet" in lines
+
+
 def test_pods_that_wait_for_the_same_are_told_together_unless_they_are_gated_for_different_reasons() -> None:
     owner = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "apiVersion": "apps/v1", "controller": True}
     alike = [waiting("one"), waiting("two", creationTimestamp="2026-01-01T00:00:07Z")]
     braked = waiting("web", ownerReferences=[owner])
     objects = cluster_of(*alike, braked)
     cluster = Cluster(cast("Client", objects), "ns")
-    facts = Facts(cluster, FULL, (), Surroundings(cluster))
+    facts = Facts(cluster, FULL, (), Surroundings(cluster), Devices(cluster, FULL))
     groups = overview(facts, [seen(pod) for pod in (*alike, braked)], "ns", "").groups
     assert [[pod.name for pod in group.pods] for group in groups] == [["one", "two"], ["web"]]
 

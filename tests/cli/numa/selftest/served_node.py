@@ -18,9 +18,9 @@ from tests.builders import READY, node_topology_object
 from tests.check.cluster import node_object
 
 from topomend.model.condition import Condition
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit
-from topomend.wire.pod import read_pod
+from topomend.wire.pods.pod import read_pod
 
 Object = dict[str, Any]
 Answer = tuple[int, Object]

@@ -22,7 +22,7 @@ from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.numa.selftest.trials import Outcome, Trials
 from topomend.kube.client import connect
 from topomend.model.condition import Condition
-from topomend.model.node_state import NodeState
+from topomend.model.nodes.node_state import NodeState
 from topomend.selftest.compare import Agreement, Judgement
 
 PATIENCE = 300
@@ -240,7 +240,7 @@ def test_an_agent_that_ended_without_a_word_is_named_where_nothing_is_published(
     "agents", [[], [agent_pod(conditions=[{"type": "Ready", "status": "True"}])]], ids=["no pod", "ready"]
 )
 def test_a_pod_that_holds_nothing_beside_a_ready_agent_differs(agents: list[dict[str, Any]], tmp_path: Path) -> None:
-    (outcome,) = tried(served(publishes=without_pods, agents=agents), tmp_path, "one-cpu")
+    (outcome,) = tried(served(publishes=without_pods, agents=agents), tmp_path, "one-cpu", seconds=20)
     assert outcome.judgement == Judgement(
         Agreement.DIFFERS, ("container main: CPUs 1 predicted, shared CPUs allocated",)
     )

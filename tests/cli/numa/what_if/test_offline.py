@@ -1,6 +1,7 @@
 """``topomend what-if`` on files: what kubectl and ``kubectl numa export`` print of a cluster."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ def test_a_file_is_answered_as_the_cluster_that_it_describes(cluster: ServedList
     offline = ask(tmp_path, listed(cluster))
     assert (offline.exit_code, offline.stdout, offline.stderr) == (0, online, "")
     assert "single-numa-node: refused: default/wide on a" in online
+
+
+def test_the_pods_of_the_last_time_of_a_file_come_and_end_as_they_did(cluster: ServedLists, tmp_path: Path) -> None:
+    finished = {"name": "c0", "state": {"terminated": {"finishedAt": "2026-01-01T00:00:02Z"}}}
+    content = deepcopy(listed(cluster))
+    first = next(item for item in content["items"] if item["kind"] == "Pod")
+    first["status"] |= {"phase": "Succeeded", "containerStatuses": [finished]}
+    for since, admitted in (("1h", "3"), ("1s", "3")):
+        answer = ask(tmp_path, content, "--since", since)
+        assert answer.stdout.splitlines()[2].split()[5] == admitted
+    assert "refused: default/wide on a" in ask(tmp_path, listed(cluster), "--since", "1h").stdout
 
 
 def test_an_agent_of_long_ago_counts_as_alive(cluster: ServedLists, tmp_path: Path) -> None:

@@ -3,18 +3,21 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import style, unstyle
 from click.testing import CliRunner, Result
 from tests.builders import node_state, pod_manifest
 from tests.cli.numa.selftest.served_node import kubeconfig_of
 from tests.cli.numa.served_lists import ServedLists, cluster_of, started_pod
 
 from topomend.cli.kubectl_numa import numa
-from topomend.cli.numa.cluster import arrivals
+from topomend.cli.numa.cluster.pods import arrivals
+from topomend.cli.numa.what_if import comparison
 
 ROOT = Path(__file__).parents[4]
 
@@ -32,9 +35,9 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     """Ask about a cluster that is served."""
     with ExitStack() as stack:
 
-        def asked(cluster: ServedLists, *arguments: str) -> Result:
+        def asked(cluster: ServedLists, *arguments: str, color: bool = False) -> Result:
             file = stack.enter_context(kubeconfig_of(cluster, tmp_path))
-            return CliRunner().invoke(numa, ["what-if", *arguments, "--kubeconfig", str(file)])
+            return CliRunner().invoke(numa, ["what-if", *arguments, "--kubeconfig", str(file)], color=color)
 
         yield asked
 
@@ -62,6 +65,44 @@ def test_each_policy_has_a_line_beside_the_one_as_it_is(ask: Ask) -> None:
         ["single-numa-node: waiting: default/waits"],
         ["none: waiting: default/waits"],
     ]
+
+
+def test_on_a_terminal_what_is_refused_or_waits_is_painted(ask: Ask) -> None:
+    cluster = one_node(WIDE, Y, X, started_pod("waits", "cpu=4 memory=1Mi", start=4))
+    painted, plain = (ask(cluster, "--policy", "single-numa-node", color=color).stdout for color in (True, False))
+    assert unstyle(painted) == plain
+    as_it_is, other = painted.splitlines()[1:3]
+    green, red, yellow = (partial(style, fg=colour) for colour in ("green", "red", "yellow"))
+    assert re.findall(r"\x1b\[3.*?\x1b\[0m", as_it_is) == [green("0"), yellow("1"), yellow("2 of 3"), yellow("2 of 3")]
+    assert re.findall(r"\x1b\[3.*?\x1b\[0m", other) == [red("1"), yellow("1"), green("2 of 2"), green("2 of 2")]
+    assert f"single-numa-node: {red('refused')}: default/wide on a\n" in painted
+    assert f"single-numa-node: {yellow('waiting')}: default/waits\n" in painted
+
+
+@pytest.mark.parametrize("since", [(), ("--since", "24h")], ids=["now", "since"])
+def test_how_far_it_is_is_told_by_the_pods_of_each_simulation(
+    ask: Ask, since: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def noted(words: Callable[[], str]) -> Iterator[None]:
+        told.append(words())
+        yield
+        told.append(words())
+
+    monkeypatch.setattr(comparison, "waiting", noted)
+    waits = started_pod("waits", "cpu=4 memory=1Mi", start=4)
+    assert ask(one_node(WIDE, Y, X, waits), "--policy", "single-numa-node,none", *since).exit_code == 0
+    assert told == ["simulation 0 of 3: 0 of 4 pods", "simulation 3 of 3: 4 of 4 pods"]
+
+
+def test_many_pods_are_told_in_groups_of_digits() -> None:
+    progress = comparison.Progress(3, 100_000)
+    progress.begin()
+    for _ in range(1_234):
+        progress.settle()
+    assert progress.words() == "simulation 1 of 3: 1,234 of 100,000 pods"
 
 
 def test_every_scope_is_tried_with_every_policy(ask: Ask) -> None:
@@ -274,3 +315,28 @@ def test_a_pod_of_a_file_on_a_node_that_there_is_not_is_left_out(ask: Ask, tmp_p
     file.write_text(json.dumps(pod_manifest("p", TWO, node="gone")))
     result = ask(one_node(X), "--policy", "none", "-f", str(file))
     assert result.stderr == "1 pod left out: default/p (gone: there is no such node)\n"
+
+
+def test_the_pods_of_a_time_come_and_end_as_they_did(ask: Ask) -> None:
+    """Before wide came, x had ended, and left two CPUs beside a third."""
+    ended = started_pod("x", TWO, node="a", start=1)
+    ended["status"] |= {"phase": "Succeeded", "containerStatuses": [_finished("2026-01-01T00:00:02Z")]}
+    cluster = one_node(ended, Y, WIDE, policy="single-numa-node")
+    [_, as_it_is, none] = rows(ask(cluster, "--policy", "none", "--since", "100000d"))
+    assert as_it_is[3:5] == none[3:5] == ["3", "0"]
+    [_, without, *_] = rows(
+        ask(one_node(X, Y, WIDE, policy="single-numa-node"), "--policy", "none", "--since", "100000d")
+    )
+    assert without[3:5] == ["2", "1"]
+
+
+def _finished(moment: str) -> dict[str, Any]:
+    return {"name": "c0", "state": {"terminated": {"finishedAt": moment}}}
+
+
+def test_pods_of_a_time_and_of_a_file_are_not_asked_about_together(ask: Ask, tmp_path: Path) -> None:
+    file = tmp_path / "pods.json"
+    file.write_text(json.dumps(X))
+    result = ask(one_node(), "--policy", "none", "--since", "1h", "-f", str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "give one of them" in result.stderr

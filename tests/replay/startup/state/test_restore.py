@@ -9,7 +9,7 @@ from tests.builders import kubelet_settings
 from verify.oracle.saved import sealed, written_claims
 
 from topomend.model.machine import Core
-from topomend.model.shape import parse_shape
+from topomend.model.shapes.shape import parse_shape
 from topomend.replay.startup.state.checkpoints import CPU_V2, CPU_V3, checksum_of
 from topomend.replay.startup.state.restore import (
     ALLOCATED_STATE,

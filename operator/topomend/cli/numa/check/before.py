@@ -8,11 +8,11 @@ from topomend.cli.numa.check.cluster_facts import manifests
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.console import echo, echo_lines
 from topomend.cli.output.formats import DOCUMENTS, NAME, echo_document
-from topomend.discover.layouts import cure
+from topomend.discover.kubelet_config.layouts import cure
 from topomend.kube.client import NODES, PODS
-from topomend.model.cluster import WatchedPod
-from topomend.wire.cluster import read_watched_pod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.document import Document, MalformedObject
+from topomend.wire.pods.scheduling import read_watched_pod
 
 FAILED = "status.phase=Failed"
 

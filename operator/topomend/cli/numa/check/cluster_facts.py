@@ -18,10 +18,10 @@ from topomend import __version__
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.check import installed_objects as objects
-from topomend.check.facts import Authority, Facts, GroupOfPods, Lease, Malformed, Parameter, Part, Publication
+from topomend.check.facts import Authority, Facts, GroupOfPods, Lease, Malformed, Parameter, Part, Publication, Right
 from topomend.check.finding import Subject
 from topomend.check.node_objects import read_labels, read_publication
-from topomend.check.shipped import GATING, Names, Shipped
+from topomend.check.shipped import CLAIMS_FLAG, DEFRAGMENT_FLAG, GATING, KUEUE_FLAG, Names, Shipped, rights_of_component
 from topomend.cli.numa.check.certificates import authority_of, certificate_of
 from topomend.cli.numa.check.rights import denied
 from topomend.cli.numa.cluster.cluster import Cluster
@@ -48,16 +48,19 @@ from topomend.kube.client import (
     Resource,
 )
 from topomend.kube.errors import APIError, Forbidden, NotFound
+from topomend.kube.kueue import ADMISSION_CHECKS
 from topomend.kube.pod_groups import GROUP_RESOURCES
-from topomend.model.cluster import PodGroup, WatchedPod
-from topomend.model.running_pod import RunningPod
+from topomend.model.devices.claimed_device import CPU_DRIVER
+from topomend.model.pods.running_pod import RunningPod
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.runtime.leader_election import NAME, RENEW_SECONDS, RETRY_SECONDS
 from topomend.runtime.manifests import install_yaml
-from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import API_VERSION, BRAKE, BRAKE_NAME, FIT_GATE, RELAUNCH_GATE, STEERING, STEERING_NAME
-from topomend.wire.pod_group import read_group_size, read_pod_group
-from topomend.wire.running_pod import read_running_pod
+from topomend.wire.node import read_node
+from topomend.wire.pods.pod_group import read_group_size, read_pod_group
+from topomend.wire.pods.running_pod import read_running_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 
 ROLE = "topomend-checker"
 """The ClusterRole of the manifests that has every right but the one to read the webhook's Secret."""
@@ -66,8 +69,6 @@ OURS = "app.kubernetes.io/part-of=topomend"
 AGENTS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=agent"
 OWN_PODS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component in (operator,agent)"
 """Labels of all of topomend's objects, of its DaemonSet, and of its pods."""
-
-CPU_DRIVER = "dra.cpu"
 
 AT_A_TIME = 8
 """How many requests are under way together."""
@@ -147,6 +148,7 @@ class ClusterFacts:
             Part.NODES: self._nodes,
             Part.PODS: self._pods,
             Part.CPU_DRIVERS: self._cpu_drivers,
+            Part.ADMISSION_CHECKS: self._admission_checks,
             Part.VALIDATING_POLICIES: self._validating_policies,
             Part.ROLE_BINDINGS: self._role_bindings,
         }
@@ -195,6 +197,11 @@ class ClusterFacts:
             nodes = ()  # this API server has no DRA, or one from before v1
         return {"cpu_drivers": frozenset(nodes)}
 
+    def _admission_checks(self) -> _Fields:
+        if not self.cluster.client.serves(ADMISSION_CHECKS):
+            return {"serves_kueue": False}  # a user without rights there would be refused instead
+        return {"admission_checks": self._each(ADMISSION_CHECKS, "AdmissionCheck", objects.read_admission_check)}
+
     def _validating_policies(self) -> _Fields:
         policies = self.cluster.client.list(VALIDATING_ADMISSION_POLICIES, labels=OURS).items
         bindings = self.cluster.client.list(VALIDATING_ADMISSION_POLICY_BINDINGS, labels=OURS).items
@@ -233,7 +240,7 @@ class ClusterFacts:
             Part.WEBHOOKS: partial(self._webhooks, names),
             Part.MUTATING_POLICIES: partial(self._mutating_policies, names),
             Part.CERTIFICATE: partial(self._certificate, names),
-            Part.RIGHTS: partial(self._rights, names, observes=facts.observes, is_installed=facts.is_installed),
+            Part.RIGHTS: partial(self._rights, names, facts),
         }
 
     def _lease(self, names: Names) -> _Fields:
@@ -309,10 +316,16 @@ class ClusterFacts:
             return {"certificate": None}
         return {"certificate": certificate_of(secret, Subject("Secret", names.service, namespace))}
 
-    def _rights(self, names: Names, *, observes: bool, is_installed: bool) -> _Fields:
-        policies = self.shipped.policies(names, observes=observes)
-        wanted = self.shipped.rights(names, observes=observes) if is_installed else ()
-        return {"shipped_policies": policies, "denied": denied(self.cluster.client, wanted)}
+    def _rights(self, names: Names, facts: Facts) -> _Fields:
+        client, wanted = self.cluster.client, list[Right]()
+        policies = self.shipped.policies(names, observes=facts.observes)
+        serves_claims = not facts.is_told(CLAIMS_FLAG) or client.serves(RESOURCE_SLICES)
+        if facts.is_installed:
+            wanted += self.shipped.rights(names, observes=facts.observes)
+            for flag in (CLAIMS_FLAG, DEFRAGMENT_FLAG, KUEUE_FLAG):
+                is_of_use = serves_claims or flag != CLAIMS_FLAG
+                wanted += rights_of_component(flag, names) if facts.is_told(flag) and is_of_use else ()
+        return {"shipped_policies": policies, "denied": denied(client, wanted), "serves_claims": serves_claims}
 
     def _of_groups(self, facts: Facts) -> _Steps:
         waiting = {(pod.namespace, pod.group) for pod in facts.waiting if pod.group}

@@ -1,27 +1,21 @@
-"""The cluster that a verb reads: the flags that select it, its client, and a snapshot of its nodes."""
+"""The cluster that a verb reads: the flags that select it, its client, and a snapshot of its nodes.
 
-import sys
+Every verb imports it, ``show`` too, whose time is mostly that of imports: what only some verbs need is imported there.
+"""
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import wraps
+from functools import cached_property, partial, wraps
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from topomend.cache import changes
-from topomend.cache.snapshot import Snapshot
-from topomend.cache.topology_reader import TopologyReader
-from topomend.check.topomend_itself import INSTALL
 from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.numa.cluster.completion import complete_contexts, complete_namespaces
-from topomend.cli.numa.cluster.interrupt import until_interrupted
-from topomend.cli.numa.cluster.picture import Picture, Source, follow, take
-from topomend.cli.output.console import echo, waiting
+from topomend.cli.numa.cluster.picture import Picture, Source, take
+from topomend.cli.output.console import waiting
 from topomend.cli.output.failures import BadInput, CannotAsk
-from topomend.decide.totals import Requests, sums_by_node
 from topomend.kube.client import (
     BUDGETS,
     NAMESPACES,
@@ -36,17 +30,16 @@ from topomend.kube.client import (
     connect,
 )
 from topomend.kube.connection.kubeconfig import BadSelection, NotConfigured
-from topomend.kube.device_classes import mapped_resources
 from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, Unanswered, Untrusted
-from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
-from topomend.model.node_state import NodeState
-from topomend.model.pod import requests_of
-from topomend.replay.lifecycle.node_allocatable import node_allocatable
-from topomend.replay.lifecycle.predicate import EPHEMERAL_STORAGE
-from topomend.wire.cluster import read_node
-from topomend.wire.document import MalformedObject
 from topomend.wire.group import API_VERSION, GROUP
-from topomend.wire.pod import read_pod
+from topomend.wire.shapes import AdmittingTopology, ChosenNode
+
+if TYPE_CHECKING:
+    from topomend.cache import changes
+    from topomend.cache.snapshot import Snapshot
+    from topomend.cli.numa.cluster.states import PublishedReader
+    from topomend.decide.diagnosis.totals import Requests
+    from topomend.model.pods.scheduling import Placement
 
 _Result = TypeVar("_Result")
 
@@ -89,12 +82,15 @@ class Cluster:
         self.namespace = namespace
         self.not_read: list[str] = []
         """The resources of the whole cluster that the user may not list, as far as a verb can do without."""
-        self._topologies = TopologyReader()
 
     @property
     def states(self) -> tuple[Source, ...]:
         """Where the nodes and their published states are read."""
-        return Source(NODES, readable_nodes), Source(NODE_TOPOLOGIES, self.read_published)
+        from topomend.cli.numa.cluster.states import readable_nodes  # noqa: PLC0415
+
+        shaped_reader = partial(self.read_published, is_small=True)
+        published = Source(NODE_TOPOLOGIES, self.read_published, shape=AdmittingTopology, shaped_reader=shaped_reader)
+        return Source(NODES, readable_nodes, shape=ChosenNode), published
 
     @property
     def readable_states(self) -> tuple[Source, ...]:
@@ -103,7 +99,7 @@ class Cluster:
 
     def if_readable(self, source: Source) -> Source:
         """The source, which has no objects if the user may not list them; ``not_read`` then names it."""
-        return replace(source, on_refused=lambda: self.note_refused(source.resource.plural))
+        return source._replace(on_refused=lambda: self.note_refused(source.resource.plural))
 
     def note_refused(self, plural: str) -> None:
         """Remember a resource that the user may not list."""
@@ -121,20 +117,19 @@ class Cluster:
         listed = (f"{plural} (so {_WITHOUT.get(plural, _WITHOUT_OWNERS)})" for plural in self.not_read)
         return f"you may not list {', '.join(listed)}" if self.not_read else ""
 
-    def snapshot_of(self, picture: Picture) -> Snapshot:
+    def snapshot_of(self, picture: Picture) -> "Snapshot":
         """The snapshot of a picture of ``readable_states``.
 
         Without the right to list nodes, the nodes are those that publish; nothing else is known of them.
         """
-        snapshot = snapshot_of(picture)
-        if self.nodes_read:
-            return snapshot
-        nodes = (_published_node(publication.state) for publication in snapshot.publications.values())
-        unreadable = (Node(name, labels={HOSTNAME_LABEL: name}) for name in snapshot.unreadable)
-        return changes.apply(snapshot, changes.NodesListed((*nodes, *unreadable), ""))
+        from topomend.cli.numa.cluster import states  # noqa: PLC0415
 
-    def as_readable(self, placement: Placement) -> Placement:
+        return states.snapshot_of(picture) if self.nodes_read else states.snapshot_of_published(picture)
+
+    def as_readable(self, placement: "Placement") -> "Placement":
         """A pod's placement; any node if the user may not list nodes, whose labels and taints are then not known."""
+        from topomend.model.pods.scheduling import Placement  # noqa: PLC0415
+
         return placement if self.nodes_read else Placement()
 
     @property
@@ -147,38 +142,50 @@ class Cluster:
         """Whether the user may list nodes."""
         return NODES.plural not in self.not_read
 
-    def read_published(self, content: dict[str, Any]) -> Iterable[changes.Published | changes.Unreadable]:
-        """What a NodeTopology object says of its node."""
-        try:
-            return [self._topologies.published(content, datetime.now(UTC))]
-        except MalformedObject as error:
-            return [changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")]
+    @cached_property
+    def _published(self) -> "PublishedReader":
+        from topomend.cli.numa.cluster.states import PublishedReader  # noqa: PLC0415
 
-    def snapshot(self) -> Snapshot:
+        return PublishedReader()
+
+    def read_published(
+        self, content: dict[str, Any], *, is_small: bool = False
+    ) -> "Iterable[changes.Published | changes.Unreadable]":
+        """What a NodeTopology object says of its node. ``is_small`` is as for ``TopologyReader.published``."""
+        return self._published.read(content, is_small=is_small)
+
+    def snapshot(self) -> "Snapshot":
         """The nodes and the states that their agents publish, read now. Raises APIError, CannotAsk."""
+        from topomend.cli.numa.cluster.states import snapshot_of  # noqa: PLC0415
+
         return self.with_claims(snapshot_of(next(self.pictures(self.states))))
 
-    def with_claims(self, snapshot: Snapshot) -> Snapshot:
+    def with_claims(self, snapshot: "Snapshot") -> "Snapshot":
         """The snapshot that knows which resources claims provide; as it is for users who may not read DeviceClasses."""
+        from topomend.cache import changes  # noqa: PLC0415
+        from topomend.kube.devices.device_classes import mapped_resources  # noqa: PLC0415
+
         try:
             return changes.apply(snapshot, changes.DeviceClassesListed(mapped_resources(self.client)))
         except APIError:
             return snapshot
 
-    def requests_on(self, nodes: Collection[str], *, but: str = "") -> Mapping[str, Requests] | None:
+    def requests_on(self, nodes: Collection[str], *, but: str = "") -> "Mapping[str, Requests] | None":
         """What the pods on these nodes request together, by node; None for a user who may not list all pods.
 
         ``but`` is the uid of a pod that does not count. Raises other APIErrors.
         """
+        from topomend.decide.diagnosis.totals import sums_by_node  # noqa: PLC0415
+
         try:
             return sums_by_node(self._pods_on(nodes, but))
         except Forbidden:
             return None
 
-    def _pods_on(self, nodes: Collection[str], but: str) -> Iterator[tuple[str, Requests]]:
+    def _pods_on(self, nodes: Collection[str], but: str) -> "Iterator[tuple[str, Requests]]":
         """The node and the requests of each pod. For a few nodes the API server is asked about each of them."""
 
-        def reader(content: dict[str, Any]) -> Iterable[tuple[str, Requests]]:
+        def reader(content: dict[str, Any]) -> "Iterable[tuple[str, Requests]]":
             node = content["spec"].get("nodeName", "")
             return [] if node not in nodes or content["metadata"]["uid"] == but else [(node, _requests(content))]
 
@@ -194,6 +201,10 @@ class Cluster:
         try:
             with _kinds_served([source.resource for source in sources]):
                 if watch:
+                    # What it needs is loaded where it is asked for.
+                    from topomend.cli.numa.cluster.follow import follow  # noqa: PLC0415
+                    from topomend.cli.numa.cluster.interrupt import until_interrupted  # noqa: PLC0415
+
                     yield from until_interrupted(follow(self.client, sources))
                 else:
                     yield take(self.client, sources)
@@ -228,24 +239,16 @@ class Cluster:
         return BadInput(f"no node {name}{did_you_mean(name, names) or '; kubectl get nodes lists them'}")
 
 
-def _published_node(state: NodeState) -> Node:
-    """The Node of a user who may not list nodes. No kubelet checks storage by NUMA node: any request is let through."""
-    allocatable = {**node_allocatable(state), EPHEMERAL_STORAGE: sys.maxsize}
-    return Node(state.name, labels={HOSTNAME_LABEL: state.name}, allocatable=allocatable)
-
-
-def _requests(content: dict[str, Any]) -> Requests:
+def _requests(content: dict[str, Any]) -> "Requests":
     """What a pod requests; nothing is known of one that topomend cannot read."""
+    from topomend.model.pods.pod import requests_of  # noqa: PLC0415
+    from topomend.wire.document import MalformedObject  # noqa: PLC0415
+    from topomend.wire.pods.pod import read_pod  # noqa: PLC0415
+
     try:
         return requests_of(read_pod(content))
     except MalformedObject:
         return {}
-
-
-def snapshot_of(picture: Picture) -> Snapshot:
-    """The nodes and their published states in a picture of ``Cluster.states``."""
-    snapshot = changes.apply(Snapshot(), changes.NodesListed(tuple(picture[NODES]), ""))
-    return changes.apply(snapshot, changes.PublicationsListed(tuple(picture[NODE_TOPOLOGIES]), ""))
 
 
 @contextmanager
@@ -254,6 +257,8 @@ def _kinds_served(kinds: Iterable[Resource]) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
+        from topomend.check.rules.topomend_itself import INSTALL  # noqa: PLC0415
+
         missing = next(kind.plural for kind in kinds if kind.api_version == API_VERSION)
         raise CannotAsk(f"the API server serves no {missing}.{GROUP}: {INSTALL}") from error
 
@@ -271,24 +276,35 @@ def writing_cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Resu
     return _cluster_options(verb, ADMINISTRATOR)
 
 
+def whole_cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
+    """As ``writing_cluster_options``, for a verb about all namespaces: it takes none, so that nobody expects one."""
+    return _connection_options(verb, ADMINISTRATOR)
+
+
 def _cluster_options(verb: Callable[..., _Result], role: str) -> Callable[..., _Result]:
+    return _connection_options(_namespace_option(verb), role)
+
+
+_namespace_option = click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_namespaces,
+    help="The namespace. Default: that of the context.",
+)
+
+
+def _connection_options(verb: Callable[..., _Result], role: str) -> Callable[..., _Result]:
     @click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="The kubeconfig to use.")
     @click.option(
         "--context", metavar="NAME", shell_complete=complete_contexts, help="The kubeconfig's context to use."
     )
-    @click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default="",
-        shell_complete=complete_namespaces,
-        help="The namespace. Default: that of the context.",
-    )
     @wraps(verb)
-    def asked(*, kubeconfig: str | None, context: str | None, namespace: str, **arguments: Any) -> _Result:
+    def asked(*, kubeconfig: str | None, context: str | None, namespace: str = "", **arguments: Any) -> _Result:
         with _connected(kubeconfig, context, role) as client:
             cluster = Cluster(client, namespace or client.access.namespace)
-            with waiting(f"asking {client.access.server.url} and working the answer out"):
+            with waiting(lambda: f"asking {client.access.server.url} and working the answer out"):
                 return verb(cluster=cluster, **arguments)
 
     return asked
@@ -306,9 +322,9 @@ def _connected(kubeconfig: str | None, context: str | None, role: str) -> Iterat
         near = nearest(error.name, error.names)
         raise BadInput(f"{error}; did you mean {near}?" if near else str(error)) from error
     except Untrusted as error:  # it says what to do
-        raise CannotAsk(str(error)) from error
+        raise CannotAsk(error.why) from error
     except Unanswered as error:
-        raise CannotAsk(f"{error}; {_NOT_THERE}") from error
+        raise CannotAsk(f"{error.why}; {_NOT_THERE}") from error
     except (NotConfigured, APIError) as error:
         raise CannotAsk(f"{error}{_who_may(error, role)}") from error
 
@@ -321,12 +337,3 @@ def _who_may(error: Exception, role: str) -> str:
         f"; the ClusterRole {role} has the right: have it bound for the whole cluster, by kubectl create "
         f"clusterrolebinding NAME --clusterrole={role} --user=YOU"
     )
-
-
-def readable_nodes(content: dict[str, Any]) -> Iterable[Node]:
-    """The Node; none, which is said, for one that is malformed."""
-    try:
-        return [read_node(content)]
-    except MalformedObject as error:
-        echo(f"Node {content['metadata']['name']} is skipped: {error}", err=True)
-        return []

@@ -1,7 +1,11 @@
-"""Shell completion of names that the cluster knows. Offers nothing where the cluster cannot be asked."""
+"""Shell completion of names that the cluster knows. Offers nothing where the cluster cannot be asked.
 
-from collections.abc import Iterable
+Every verb imports it for its flags: what a completion needs is imported there.
+"""
+
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from typing import Any
 
 import click
 
@@ -9,7 +13,6 @@ from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Resou
 from topomend.kube.connection.access import context_names
 from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.errors import APIError
-from topomend.kube.served_kinds import BUILT_IN, built_in_kind
 
 
 def complete_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -22,6 +25,20 @@ def complete_published_nodes(context: click.Context, parameter: click.Parameter,
     """The nodes whose agents publish, and whose names begin with ``incomplete``."""
     del parameter
     return _beginning(_names(context, NODE_TOPOLOGIES), incomplete)
+
+
+def complete_pools(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The pools of nodes whose names begin with ``incomplete``."""
+    from topomend.model.nodes.node_pool import pools_of  # noqa: PLC0415
+    from topomend.wire.document import MalformedObject  # noqa: PLC0415
+    from topomend.wire.node import read_node  # noqa: PLC0415
+
+    del parameter
+    try:
+        nodes = [read_node(content) for content in _listed(context, NODES)]
+    except MalformedObject:
+        return []
+    return _beginning(set(pools_of(nodes).values()), incomplete)
 
 
 def complete_namespaces(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -39,6 +56,8 @@ def complete_pods(context: click.Context, parameter: click.Parameter, incomplete
 
 def complete_pods_and_workloads(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """What ``explain`` takes: pods, written as with ``complete_pods``, kinds, and after a kind its objects' names."""
+    from topomend.kube.served_kinds import BUILT_IN, built_in_kind  # noqa: PLC0415
+
     kind, slash, _ = incomplete.partition("/")
     words = context.params.get(parameter.name or "") or ()
     first = built_in_kind(words[0]) if words and "/" not in words[0] else None
@@ -58,15 +77,18 @@ def complete_contexts(context: click.Context, parameter: click.Parameter, incomp
 
 
 def _names(context: click.Context, kind: Resource) -> list[str]:
-    """The names of a kind's objects, in the cluster and the namespace that the flags before select."""
+    return [item["metadata"]["name"] for item in _listed(context, kind)]
+
+
+def _listed(context: click.Context, kind: Resource) -> Sequence[dict[str, Any]]:
+    """A kind's objects, in the cluster and the namespace that the flags before select."""
     kubeconfig, name = context.params.get("kubeconfig"), context.params.get("context")
     try:
         with closing(connect(kubeconfig, name)) as client:
             namespace = context.params.get("namespace") or client.access.namespace
-            listed = client.list(kind, namespace=namespace if kind.namespaced else "", cached=True)
+            return client.list(kind, namespace=namespace if kind.namespaced else "", cached=True).items
     except (NotConfigured, APIError):
-        return []
-    return [item["metadata"]["name"] for item in listed.items]
+        return ()
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:

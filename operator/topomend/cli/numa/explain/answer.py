@@ -10,9 +10,11 @@ from typing import Any
 
 from topomend.alignment.requested import places_text, why_not_aligned
 from topomend.cache.snapshot import Snapshot
-from topomend.cli.numa.cluster.claims import Claims, claim_lines, claim_records, claims_of
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import TOTALS_NOT_CHECKED, Cluster
-from topomend.cli.numa.cluster.pod_argument import RequestedPod
+from topomend.cli.numa.cluster.devices.claims import Claims, claim_lines, claim_records, claims_of
+from topomend.cli.numa.cluster.devices.device_claims import Devices, can_have
+from topomend.cli.numa.cluster.volumes import located
 from topomend.cli.numa.explain.earlier_refusal import after_refusal, explained_then, refusal_by
 from topomend.cli.numa.explain.refusal_table import refusal_table
 from topomend.cli.numa.explain.resize import explain_resized, is_pending
@@ -22,17 +24,19 @@ from topomend.cli.numa.explain.waiting import State, scheduling_event, schedulin
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import WIDE
 from topomend.cli.output.refusal_record import refusal_record
-from topomend.decide.feasibility import Diagnosis, diagnose
-from topomend.decide.node_status import UNKNOWN, NodeStatus
-from topomend.decide.totals import Requests, ask_with_totals, status_by_totals, too_small
+from topomend.decide.claims.beside_devices import preference_words
+from topomend.decide.claims.device_claims import ClaimAnswer, Sharing
+from topomend.decide.diagnosis.feasibility import Diagnosis, diagnose
+from topomend.decide.diagnosis.node_status import UNKNOWN, NodeStatus
+from topomend.decide.diagnosis.totals import Requests, ask_with_totals, status_by_totals, too_small
 from topomend.explain.explanation import cause_of
 from topomend.explain.explanation import explain as explanation
 from topomend.explain.remedy import remedy_of
 from topomend.kube.client import NODE_TOPOLOGIES
-from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod
 from topomend.model.narrowing import ANYWHERE
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, requests_of
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, requests_of
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch import narrowed_affinity
 from topomend.relaunch.conditions import SUCCEEDED
@@ -45,22 +49,28 @@ class NodeAnswer:
     """The answer of the node that was asked, or of all nodes together, in lines and as an exit code.
 
     ``refusal`` has the cause, the remedy and the nearest amounts where replay refuses the pod; empty elsewhere.
-    ``aligned`` is whether a pod that asks for alignment has it on the node, or would; None for any other.
+    ``aligned`` is whether a pod that asks for alignment has it on the node, or would; None for any other. ``remedy`` is
+    what would get it admitted, in words; empty where nothing would, or where that was not asked. ``numbers`` are those
+    of the lines that are a table of amounts.
     """
 
     lines: Sequence[str]
     code: int
     refusal: Mapping[str, Any] = field(default_factory=dict)
     aligned: bool | None = None
+    remedy: str = ""
+    numbers: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
     """What is known of one pod: the answer of ``node`` (all nodes if empty), that of every node, and its history.
 
-    ``claims`` are the devices that a pod on a node has by claims. ``needs_claims`` is whether the pod has any.
+    ``claims`` are the devices that a pod on a node has by claims. ``needs_claims`` is whether the pod has any, and
+    ``by_claims`` says of the nodes that would admit it whether its devices could be where they would place it.
     ``totals_checked`` is whether the requests of the other pods were read, ``nodes_known`` whether the user may read
-    what the nodes publish. ``note`` says why totals were not checked, unless the user may not read them at all.
+    what the nodes publish. ``notes`` say why totals were not checked, unless the user may not read them at all, and
+    where volumes are not known.
     ``wait`` is what is known besides of a pod that waits for a node.
     """
 
@@ -73,8 +83,9 @@ class Answer:
     needs_claims: bool
     totals_checked: bool
     nodes_known: bool = True
-    note: str = ""
+    notes: tuple[str, ...] = ()
     wait: Wait = NO_WAIT
+    by_claims: Mapping[str, ClaimAnswer] = field(default_factory=dict)
 
     @property
     def code(self) -> int:
@@ -92,9 +103,14 @@ class Answer:
         ``most_rejected`` is of how many nodes it is said why they would not; None is of all.
         """
         elsewhere = [*_elsewhere(self, None if output == WIDE else 5, most_rejected, is_wide=output == WIDE)]
-        if self.note:
-            elsewhere.append(self.note)
-        return [*self.on_node.lines, *elsewhere, *self.wait.room, *self.wait.next, *_relaunched(self.relaunches)]
+        return [
+            *self.on_node.lines,
+            *elsewhere,
+            *self.notes,
+            *self.wait.room,
+            *self.wait.next,
+            *_relaunched(self.relaunches),
+        ]
 
     def record(self) -> dict[str, Any]:
         """What programs read; docs/reference.md lists the fields."""
@@ -110,7 +126,10 @@ class Answer:
             **({"waiting": self.wait.record()} if self.wait != NO_WAIT else {}),
             **({"claims": claim_records(self.claims.devices)} if self.claims.devices else {}),
             "nodes": [
-                *({"node": one.node, "admits": True, "place": one.place} for one in self.diagnosis.candidates),
+                *(
+                    {"node": one.node, "admits": True, "place": one.place, **self._claims_record(one.node)}
+                    for one in self.diagnosis.candidates
+                ),
                 *(
                     {
                         "node": one.node,
@@ -132,6 +151,10 @@ class Answer:
                 for relaunch in self.relaunches
             ],
         }
+
+    def _claims_record(self, node: str) -> dict[str, Any]:
+        answer = self.by_claims.get(node)
+        return {"claims": {"sharing": answer.sharing.value, "explanation": answer.words}} if answer else {}
 
 
 @dataclass(frozen=True)
@@ -170,6 +193,7 @@ class Facts:
     snapshot: Snapshot
     relaunches: Sequence[Relaunch]
     around: Surroundings
+    devices: Devices
 
 
 def answer_to(facts: Facts, question: Question, requests_on: RequestsOn | None = None) -> Answer:
@@ -179,7 +203,7 @@ def answer_to(facts: Facts, question: Question, requests_on: RequestsOn | None =
     """
     cluster, snapshot = facts.cluster, facts.snapshot
     asked, running, bound = question.asked, question.running, question.bound
-    asked = replace(asked, placement=cluster.as_readable(asked.placement))
+    asked, unlocated = located(cluster, asked)
     chosen = question.node or bound
     waits = running is not None and question.desired is None and not chosen and state_of(asked.content) is State.WAITS
     of_others = partial(cluster.requests_on, but=asked.content.get("metadata", {}).get("uid", ""))
@@ -189,16 +213,19 @@ def answer_to(facts: Facts, question: Question, requests_on: RequestsOn | None =
     lacking = _lacking_in_total(snapshot, asked.pod, used or {})
     lacking |= too_small(snapshot.nodes, first.rejected, requests_of(asked.pod))
     diagnosis = diagnose(snapshot, asked.pod, asked.placement, excluded_nodes=lacking)
+    by_claims = _by_claims(facts, asked, diagnosis, bound)
+    diagnosis = _ordered(diagnosis, by_claims)
     wait = NO_WAIT
     if running and chosen == bound and (question.desired or is_pending(running)):
         on_node = _resized(cluster, snapshot, running, asked)
     elif chosen:
         on_node = _by_totals(_on_node(cluster, snapshot, asked, chosen, (used or {}).get(chosen)), lacking.get(chosen))
+        on_node = _with_devices(on_node, by_claims.get(chosen))
     else:
         if waits:
             wait = wait_of(cluster, snapshot, asked, diagnosis, facts.around)
         lines = [*(wait.why or _not_scheduled(cluster, asked)), *_narrowed(asked)]
-        on_node = NodeAnswer(lines, NOT_KNOWN if cluster.is_partial else _anywhere(diagnosis))
+        on_node = NodeAnswer(lines, NOT_KNOWN if cluster.is_partial else _anywhere(diagnosis, by_claims))
     has_history = bool(asked.content.get("metadata", {}).get("uid"))
     of_pod = [each for each in facts.relaunches if has_history and _is_of(each, asked.pod)]
     claims = claims_of(cluster, running.content, bound) if running and bound and chosen == bound else Claims()
@@ -206,9 +233,32 @@ def answer_to(facts: Facts, question: Question, requests_on: RequestsOn | None =
     on_node = replace(on_node, lines=lines)
     needs_claims = _needs_claims(snapshot, asked)
     checked, published = used is not None, NODE_TOPOLOGIES.plural not in cluster.not_read
-    note = TOTALS_NOT_CHECKED if cluster.nodes_read and not checked else ""
-    known = claims, needs_claims, checked, published, note, wait
+    notes = (*((TOTALS_NOT_CHECKED,) if cluster.nodes_read and not checked else ()), *unlocated)
+    known = claims, needs_claims, checked, published, notes, wait, by_claims
     return Answer(asked.pod, chosen, on_node, diagnosis, tuple(of_pod), *known)
+
+
+def _by_claims(facts: Facts, asked: RequestedPod, diagnosis: Diagnosis, bound: str) -> Mapping[str, ClaimAnswer]:
+    """Of the nodes that would admit the pod, but for the one that it is on, what they say of its claims."""
+    claims = facts.devices.claims_of(asked)
+    nodes = (candidate.node for candidate in diagnosis.candidates if candidate.node != bound)
+    return facts.devices.answers(nodes, asked.pod, claims) if claims else {}
+
+
+def _ordered(diagnosis: Diagnosis, by_claims: Mapping[str, ClaimAnswer]) -> Diagnosis:
+    """With the nodes first on which the devices of claims can be where the kubelet would place the pod."""
+    if not by_claims:
+        return diagnosis
+    ranks = {node: answer.rank for node, answer in by_claims.items()}
+    candidates = sorted(diagnosis.candidates, key=lambda candidate: ranks.get(candidate.node, 0))
+    return replace(diagnosis, candidates=tuple(candidates))
+
+
+def _with_devices(answer: NodeAnswer, claims: ClaimAnswer | None) -> NodeAnswer:
+    """The answer of a node that would admit the pod, with what it says of the pod's claims: no without a device."""
+    if claims is None or answer.code != YES:
+        return answer
+    return replace(answer, lines=[*answer.lines, f"  {claims.words}"], code=YES if can_have(claims) else NO)
 
 
 def _is_of(relaunch: Relaunch, pod: Pod) -> bool:
@@ -276,14 +326,16 @@ def _on_node(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, node: st
     if refusal and verdict.admitted:
         return NodeAnswer(*after_refusal(cluster, publication, refusal, verdict))
     state = publication.state
-    numbers = (f"  {line}" for line in refusal_table(verdict, state.kubelet.topology_manager_policy))
+    numbers = [f"  {line}" for line in refusal_table(verdict, state.kubelet.topology_manager_policy)]
     lines = [explanation(verdict, state, pod), *numbers]
     if verdict.admitted:
         return _aligned(lines, after, pod)
     ask = None if used is None else partial(ask_with_totals, snapshot.nodes[node], state, used)
     remedy = remedy_of(state, pod, verdict, ask=ask)
     lines += [f"  {remedy.words}"] if remedy.words else []
-    return NodeAnswer(lines, NO, refusal_record(cause_of(verdict, state, pod), remedy))
+    return NodeAnswer(
+        lines, NO, refusal_record(cause_of(verdict, state, pod), remedy), remedy=remedy.words, numbers=numbers
+    )
 
 
 def _without_topologies(cluster: Cluster, pod: Pod, refusal: WatchedPod | None, node: str) -> NodeAnswer:
@@ -310,9 +362,9 @@ def _unknown(snapshot: Snapshot, node: str) -> str:
     return f"{snapshot.why_unknown(node)}; see: kubectl numa check"
 
 
-def _anywhere(answers: Diagnosis) -> int:
+def _anywhere(answers: Diagnosis, by_claims: Mapping[str, ClaimAnswer]) -> int:
     """The exit code if the user names no node."""
-    if answers.candidates:
+    if any(can_have(by_claims.get(candidate.node)) for candidate in answers.candidates):
         return YES
     return NOT_KNOWN if any(rejected.reason == UNKNOWN for rejected in answers.rejected) else NO
 
@@ -324,6 +376,8 @@ def _narrowed(asked: RequestedPod) -> Iterator[str]:
     if narrowed:
         hosts = narrowed.excluded or narrowed.hosts
         where = f"all nodes but {', '.join(hosts)}" if narrowed.excluded else f"{', '.join(hosts)} only"
+        best = narrowed_affinity.preferred_hosts(affinity)
+        where += f", of which a preferred node affinity names {', '.join(best)}" if best else ""
         yield (
             f"topomend ungated {asked.pod.name} for {where}, and no scheduler has bound it since. "
             "The node affinity of an ungated pod cannot be widened: to try other nodes, delete and recreate the pod"
@@ -352,10 +406,12 @@ def _elsewhere(answer: Answer, most: int | None, most_rejected: int | None, *, i
         yield "which nodes would admit it is not known, as you may not read what they publish"
         return
     where, other = ("elsewhere: ", "other ") if answer.node else ("", "")
+    having = [candidate for candidate in others if can_have(answer.by_claims.get(candidate.node))]
     if others:
-        yield f"{where}{', '.join(candidate.place for candidate in others[:most])} would admit it now"
-        if answer.needs_claims:
-            yield "  which of these can have its claims is for the scheduler to say"
+        none = f"no {other}node that would admit it has the devices of its claims"
+        shown = ", ".join(candidate.place for candidate in having[:most])
+        yield f"{where}{f'{shown} would admit it now' if having else none}"
+        yield from (f"  {line}" for line in _claim_lines(answer, [candidate.node for candidate in others[:most]]))
     elif not rejected:
         yield f"{where}there is no {other}node"
     elif any(one.reason == UNKNOWN for one in rejected):
@@ -371,6 +427,17 @@ def _elsewhere(answer: Answer, most: int | None, most_rejected: int | None, *, i
         yield f"  {answer.diagnosis.explanation(one)}"
     if most_rejected is not None and len(rejected) > most_rejected:
         yield f"  and {len(rejected) - most_rejected} more nodes, with -o wide"
+
+
+def _claim_lines(answer: Answer, nodes: Sequence[str]) -> Iterator[str]:
+    """What the nodes say of the pod's claims, in this order; of nothing that is known, that the scheduler decides."""
+    known = [answer.by_claims[node] for node in nodes if node in answer.by_claims]
+    yield from (each.words for each in known)
+    # The node that the pod is on is not asked, and one that refused it stays the last.
+    if not answer.node and (words := preference_words(answer.by_claims, len(answer.diagnosis.candidates))):
+        yield words
+    if answer.needs_claims and (not known or any(each.sharing is Sharing.UNKNOWN for each in known)):
+        yield "which of these can have its claims is for the scheduler to say"
 
 
 def _relaunched(relaunches: Iterable[Relaunch]) -> Iterator[str]:

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from topomend.cache.snapshot import Publication, is_newer
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.numa.cluster.pod_argument import RequestedPod
 from topomend.cli.output.failures import NOT_KNOWN, YES
 from topomend.decide.eligibility import REASONS
 from topomend.explain.explanation import amounts, numa_nodes_text
 from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
-from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod, is_refusal
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod, is_refusal
 from topomend.model.verdict import Verdict
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.pods.scheduling import read_watched_pod
 
 EXPLAINED = "TopologyRefusalExplained"
 

@@ -9,20 +9,33 @@ from typing import Any
 
 import click
 
+from topomend.cache.snapshot import Snapshot
 from topomend.cli.input.workload import template_pod
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, pod_file_option, pod_of_file, read_requested
+from topomend.cli.numa.cluster.arguments.workload_argument import Chosen, Members, Target, choose
 from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
 from topomend.cli.numa.cluster.completion import complete_nodes, complete_pods_and_workloads
+from topomend.cli.numa.cluster.devices.device_claims import Devices
 from topomend.cli.numa.cluster.picture import Picture, Source
-from topomend.cli.numa.cluster.pod_argument import RequestedPod, pod_file_option, pod_of_file, read_requested
-from topomend.cli.numa.cluster.workload_argument import Chosen, Members, Target, choose
 from topomend.cli.numa.explain.answer import Answer, Facts, Question, answer_to
+from topomend.cli.numa.explain.resize import check_is_resize
 from topomend.cli.numa.explain.several import Overview, overview, seen
 from topomend.cli.numa.explain.surroundings import Surroundings
-from topomend.cli.output.console import echo, echo_data, echo_lines
+from topomend.cli.output.console import echo, echo_answer, echo_data
 from topomend.cli.output.failures import YES, BadInput
-from topomend.cli.output.formats import DOCUMENTS, NAME, TABLE, WIDE, document_text, output_option, watch_option
+from topomend.cli.output.formats import (
+    DOCUMENTS,
+    NAME,
+    TABLE,
+    WIDE,
+    check_watch,
+    document_text,
+    output_option,
+    watch_option,
+)
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.model.relaunch_record import Relaunch
+from topomend.picture.form import PICTURES
 from topomend.wire.document import MalformedObject
 from topomend.wire.relaunch_record import read_relaunch
 
@@ -34,6 +47,7 @@ Examples:
   kubectl numa explain -f pod.yaml --node gpu-01      # would gpu-01 admit it?
   kubectl numa explain pod/train-9 -f larger.yaml     # how would its kubelet answer a resize in place?
   kubectl numa explain pod/train-9 --watch            # until you interrupt it
+  kubectl numa explain pod/train-9 -o html > why.html
   kubectl numa explain -f pod.yaml -o name            # the nodes that would admit it
 """
 
@@ -50,7 +64,7 @@ Examples:
     shell_complete=complete_nodes,
     help="The node to ask. Default: the node that the pod is bound to.",
 )
-@output_option()
+@output_option(pictures=True)
 @watch_option
 @cluster_options
 @click.pass_context
@@ -80,13 +94,16 @@ def explain(  # noqa: PLR0913  one for each flag
     topomend.io/alignment asks, and with 3 if that is unknown. A pod that is bound to no node is judged by all nodes: 0
     if any admits it. Of several pods the worst answer counts: 1, then 3.
     """
+    check_watch(output, watch=watch)
     chosen = choose(cluster, names, everywhere=all_namespaces, selector=selector)
     if chosen is None and not filename:
         raise BadInput("name a pod, as in kubectl numa explain pod/train-9, or deploy/NAME, -l LABELS, -A, or -f FILE")
     if chosen and filename and not chosen.single:
         raise BadInput(f"-f asks about a resize of one pod: name that pod, not {chosen.shown(cluster.namespace)}")
     desired = pod_of_file(filename, cluster) if filename else None
-    answers: Iterable[Answer | Overview]
+    if chosen and desired:
+        check_is_resize(chosen.single, desired, filename)
+    answers: Iterable[_Answered]
     if chosen is None or chosen.single:
         name = chosen.single if chosen else ""
         answers = _of_one(cluster, cluster.pictures(_sources(cluster, pod=name), watch=watch), name, desired, node)
@@ -94,8 +111,8 @@ def explain(  # noqa: PLR0913  one for each flag
         answers = _of_several(cluster, chosen, node, watch=watch)
     printed: Sequence[str] = ()
     code = YES
-    for answer in answers:
-        lines, code = _printed(answer, output), answer.code
+    for answer, snapshot in answers:
+        lines, code = _printed(answer, snapshot, output), answer.code
         if lines and lines != printed:
             _echo(lines, output, apart=bool(printed))
         printed = lines
@@ -105,17 +122,21 @@ def explain(  # noqa: PLR0913  one for each flag
         context.exit(code)
 
 
+_Answered = tuple[Answer | Overview, Snapshot]
+"""An answer, and the cluster as it was asked."""
+
+
 def _echo(lines: Sequence[str], output: str, *, apart: bool) -> None:
     """Print an answer, ``apart`` from the one before."""
     if output not in (TABLE, WIDE):
         echo_data("\n".join(lines))
         return
-    echo_lines([*([""] if apart else []), *lines])
+    echo_answer([*([""] if apart else []), *lines])
 
 
 def _of_one(
     cluster: Cluster, pictures: Iterable[Picture], name: str, desired: RequestedPod | None, node: str
-) -> Iterator[Answer]:
+) -> Iterator[_Answered]:
     """The answer about the pod of this name, about that of a file, or about a resize of the one to the other."""
     for picture in pictures:
         running = next((read_requested(content, f"pod {name}") for content in picture.get(PODS, ())), None)
@@ -123,12 +144,11 @@ def _of_one(
             echo(f"pod {name} is gone", err=True)
             return
         snapshot = cluster.with_claims(cluster.snapshot_of(picture))
-        yield answer_to(
-            Facts(cluster, snapshot, picture[RELAUNCHES], Surroundings(cluster)), Question(running, desired, node)
-        )
+        facts = Facts(cluster, snapshot, picture[RELAUNCHES], Surroundings(cluster), Devices(cluster, snapshot))
+        yield answer_to(facts, Question(running, desired, node)), snapshot
 
 
-def _of_several(cluster: Cluster, chosen: Chosen, node: str, *, watch: bool) -> Iterator[Overview]:
+def _of_several(cluster: Cluster, chosen: Chosen, node: str, *, watch: bool) -> Iterator[_Answered]:
     """The answer about all pods of a workload, of a selector or of all namespaces."""
     members = Members(cluster, chosen)
 
@@ -138,12 +158,12 @@ def _of_several(cluster: Cluster, chosen: Chosen, node: str, *, watch: bool) -> 
     namespace = "" if chosen.everywhere else cluster.namespace
     pods = Source(PODS, reader, namespace, labels=chosen.selector)
     for picture in cluster.pictures([*_sources(cluster, namespace), pods], watch=watch):
-        yield _overview(cluster, chosen, picture, node)
+        snapshot = cluster.with_claims(cluster.snapshot_of(picture))
+        yield _overview(cluster, chosen, picture, snapshot, node), snapshot
 
 
-def _overview(cluster: Cluster, chosen: Chosen, picture: Picture, node: str) -> Overview:
-    snapshot = cluster.with_claims(cluster.snapshot_of(picture))
-    facts = Facts(cluster, snapshot, picture[RELAUNCHES], Surroundings(cluster))
+def _overview(cluster: Cluster, chosen: Chosen, picture: Picture, snapshot: Snapshot, node: str) -> Overview:
+    facts = Facts(cluster, snapshot, picture[RELAUNCHES], Surroundings(cluster), Devices(cluster, snapshot))
     asked = overview(facts, picture[PODS], chosen.shown(cluster.namespace), node)
     notes = tuple(note for target in chosen.targets for note in _notes(target))
     template = _template(chosen) if cluster.owners_read and not picture[PODS] else None
@@ -169,8 +189,13 @@ def _template(chosen: Chosen) -> RequestedPod | None:
         return None
 
 
-def _printed(answer: Answer | Overview, output: str) -> list[str]:
+def _printed(answer: Answer | Overview, snapshot: Snapshot, output: str) -> list[str]:
     """The lines to print in this format."""
+    if output in PICTURES:
+        # The drawings are loaded where one is asked for.
+        from topomend.cli.numa.explain.pictured import drawn  # noqa: PLC0415
+
+        return [drawn(answer, snapshot, output)]
     if output == NAME:
         return [f"node/{name}" for name in answer.admitting]
     return [document_text(answer.record(), output)] if output in DOCUMENTS else list(answer.lines(output))

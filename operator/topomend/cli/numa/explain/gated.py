@@ -3,15 +3,16 @@
 Owns these words. Leaves what the nodes say to ``node_table`` and reading to ``surroundings``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from topomend.cli.numa.explain.surroundings import Surroundings
 from topomend.cli.numa.explain.waiting import event_time
-from topomend.decide.feasibility import Diagnosis
-from topomend.model.cluster import WatchedPod
-from topomend.model.pod import Pod
+from topomend.decide.diagnosis.feasibility import Diagnosis
+from topomend.model.nodes.node import Node
+from topomend.model.pods.pod import Pod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.group import (
     ALIGNMENT_ANNOTATION,
     FIT_GATE,
@@ -58,15 +59,20 @@ def is_gated(pod: WatchedPod) -> bool:
     return not pod.node and not pod.deleting and any(gate in OUR_GATES for gate in pod.gates)
 
 
-def gated(pod: WatchedPod, diagnosis: Diagnosis, around: Surroundings, infeasible: str) -> Gated:
-    """All that is known of a pod that ``is_gated``. ``infeasible`` is why no node can ever admit it, else empty."""
+def gated(
+    pod: WatchedPod, diagnosis: Diagnosis, around: Surroundings, infeasible: str, nodes: Iterable[Node] = ()
+) -> Gated:
+    """All that is known of a pod that ``is_gated``, in a cluster of these nodes.
+
+    ``infeasible`` is why no node can ever admit it, else empty.
+    """
     because, reason = _because(pod, around)
     group = tuple(_group_lines(pod, around))
     why = (*_other_gates(pod), *group, *_alignment(diagnosis), *_earlier(pod, around))
     said = _said(pod, diagnosis, around)
     ahead = (
         *said,
-        *_autoscaler(pod, diagnosis, infeasible),
+        *(_autoscaler(pod, diagnosis, infeasible) if around.sees_autoscaler(pod, nodes) else ()),
         _next(pod, diagnosis, infeasible, waits_for_group=bool(group)),
     )
     return Gated(

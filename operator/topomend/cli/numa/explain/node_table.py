@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.output.table import kubectl_rows
-from topomend.decide.feasibility import Diagnosis
-from topomend.decide.near_miss import Lack, lack_of, remedy_at
-from topomend.decide.totals import Requests
+from topomend.decide.diagnosis.feasibility import Diagnosis
+from topomend.decide.diagnosis.near_miss import Lack, lack_of, remedy_at
+from topomend.decide.diagnosis.totals import Requests
 from topomend.explain.remedy import Remedy, amount_words
-from topomend.model.pod import Pod
+from topomend.model.pods.pod import Pod
 
 HEADING = ("NODE", "LACKS", "FREE", "WOULD ADMIT", "OR ONCE THIS ENDS")
 

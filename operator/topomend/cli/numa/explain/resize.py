@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from topomend.cache.snapshot import Snapshot
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, read_requested
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.numa.cluster.pod_argument import RequestedPod, read_requested
 from topomend.cli.numa.explain.refusal_table import refusal_table
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.explain.explanation import explain_resize
 from topomend.kube.client import PODS
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, requests_of
+from topomend.model.nodes.node_state import NodeState
+from topomend.model.pods.pod import Pod, requests_of
 from topomend.replay.resize import Totals, is_shown, resize
 
 
@@ -22,6 +22,16 @@ def is_pending(pod: RequestedPod) -> bool:
     return any(
         (condition.get("type"), condition.get("status")) == ("PodResizePending", "True") for condition in conditions
     )
+
+
+def check_is_resize(name: str, desired: RequestedPod, filename: str) -> None:
+    """Raise BadInput if the file has a Pod of another name than ``name``: it would be taken for a resize of that."""
+    kind, _, other = desired.shown.partition(" ")
+    if kind == "Pod" and other not in ("", name):
+        raise BadInput(
+            f"-f {filename} is Pod {other}, and -f beside pod/{name} asks about a resize of {name}: leave pod/{name} "
+            "out to ask about the file's pod, or give both the same name"
+        )
 
 
 def explain_resized(

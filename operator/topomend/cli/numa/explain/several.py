@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from topomend.cli.numa.cluster.pod_argument import RequestedPod, read_requested
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, read_requested
 from topomend.cli.numa.explain.answer import Answer, Facts, Question, answer_to
 from topomend.cli.numa.explain.waiting import State, scheduling_words, state_of
 from topomend.cli.output.console import echo
@@ -66,19 +66,17 @@ class Overview:
 
     def lines(self, output: str) -> Iterator[str]:
         """The paragraphs, each after an empty line."""
-        counts = ", ".join(f"{self.counts[state]} {_verb(state, self.counts[state])}" for state in self.counts)
-        none = "no pods" if self.owners_known else "no pods that are known to be of it"
-        yield f"{self.title}: {counts or none}"
+        yield self.counted
         yield from (f"  {note}" for note in self.notes)
         most, rejected = (None, None) if output == WIDE else (MOST_NAMES, MOST_REJECTED)
         for group in self.groups:
             yield ""
-            yield _heading(group, everywhere=self.everywhere, most=most)
-            yield from (f"  {line}" for line in group.answer.lines(output, rejected) if line != group.answer.note)
+            yield self.heading(group, most)
+            yield from (f"  {line}" for line in group.answer.lines(output, rejected) if line not in group.answer.notes)
         if self.of_template:
             yield "a pod of its template:"
-            yield from (f"  {line}" for line in self.of_template.lines(output) if line != self.of_template.note)
-        for note in dict.fromkeys(answer.note for answer in self._answers if answer.note):
+            yield from (f"  {line}" for line in self.of_template.lines(output) if line not in self.of_template.notes)
+        for note in dict.fromkeys(note for answer in self._answers for note in answer.notes):
             yield from ("", note)
 
     def record(self) -> dict[str, Any]:
@@ -96,6 +94,17 @@ class Overview:
             ],
             **({"template": self.of_template.record()} if self.of_template else {}),
         }
+
+    @property
+    def counted(self) -> str:
+        """How many pods are in which state."""
+        counts = ", ".join(f"{self.counts[state]} {_verb(state, self.counts[state])}" for state in self.counts)
+        none = "no pods" if self.owners_known else "no pods that are known to be of it"
+        return f"{self.title}: {counts or none}"
+
+    def heading(self, group: Group, most: int | None = MOST_NAMES) -> str:
+        """What a group's pods do, and the names of at most so many; of all if None."""
+        return _heading(group, everywhere=self.everywhere, most=most)
 
     @property
     def admitting(self) -> list[str]:
@@ -157,7 +166,12 @@ def _kind(pod: SeenPod, read: RequestedPod) -> tuple[object, ...]:
     as_asked = replace(read.pod, name="", uid="")
     gates = tuple(gate.get("name", "") for gate in content["spec"].get("schedulingGates") or ())
     said = status.get("reason"), status.get("message"), gates or scheduling_words(content)
-    return pod.state, pod.namespace, owner, content["spec"].get("nodeName"), *said, repr(as_asked), repr(read.placement)
+    volumes = content["spec"].get("volumes") or ()
+    # Each pod of a StatefulSet has volumes of its own, which may be on another node; so has one with ephemeral volumes.
+    claims = [str(each["persistentVolumeClaim"]) for each in volumes if "persistentVolumeClaim" in each]
+    claims += [metadata["name"]] if any("ephemeral" in each for each in volumes) else []
+    node, asked = content["spec"].get("nodeName"), (repr(as_asked), repr(read.placement), tuple(claims))
+    return pod.state, pod.namespace, owner, node, *said, *asked
 
 
 def _newest(alike: Iterable[_Read]) -> RequestedPod:

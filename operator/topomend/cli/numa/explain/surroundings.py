@@ -3,25 +3,36 @@
 What the user may not read is left out. Leaves what it means to ``gated``.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.numa.cluster.occupants import BoundPods
+from topomend.cli.numa.cluster.pods.occupants import BoundPods
 from topomend.cli.numa.explain.earlier_refusal import EXPLAINED
 from topomend.cli.numa.explain.waiting import event_time
 from topomend.cli.output.failures import CannotAsk
-from topomend.decide.totals import Requests
+from topomend.decide.diagnosis.totals import Requests
 from topomend.kube.client import EVENTS, NAMESPACES, PODS, UNENDED
 from topomend.kube.errors import APIError
 from topomend.kube.pod_groups import GROUP_RESOURCES
-from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.nodes.node import Node
+from topomend.model.pods.scheduling import PodGroup, WatchedPod
+from topomend.relaunch.placeholder import LABELS
 from topomend.runtime.event_recorder import CONTROLLER
-from topomend.wire.cluster import read_watched_pod
 from topomend.wire.document import MalformedObject
-from topomend.wire.group import STEER_LABEL
-from topomend.wire.pod_group import read_group_size
+from topomend.wire.group import PLACEHOLDER_GATE, STEER_LABEL
+from topomend.wire.pods.pod_group import read_group_size
+from topomend.wire.pods.scheduling import read_watched_pod
+
+AUTOSCALERS = ("cluster-autoscaler", "karpenter")
+"""How they call themselves in their events about pods."""
+
+KARPENTERS_LABEL = "karpenter.sh/nodepool"
+"""A label of every node that Karpenter has added. Labels of other pools show no autoscaler."""
+
+UNBOUND = "spec.nodeName="
+"""The field selector of pods without a node. The API server has an index by it."""
 
 MOST_ROOMS = 5
 """For how many kinds of pods it is worked out who would have to go: each may take a second."""
@@ -35,15 +46,18 @@ class Surroundings:
         self._pods: dict[str, Sequence[WatchedPod]] = {}
         self._steered: dict[str, bool | None] = {}
         self._refusals: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._of_pods: dict[str, Sequence[Mapping[str, Any]]] = {}
         self._rooms = 0
 
     @cached_property
     def bound_pods(self) -> BoundPods | None:
         """The pods of all nodes; None for a user who may not list them."""
+        bound = BoundPods(self._cluster)
         try:
-            return BoundPods(self._cluster)
+            bound.wait()
         except CannotAsk:
             return None
+        return bound
 
     def requests_on(self, nodes: Collection[str]) -> Mapping[str, Requests] | None:
         """What the pods on these nodes request together, by node; None for a user who may not list all pods."""
@@ -84,9 +98,26 @@ class Surroundings:
 
     def said_of(self, pod: WatchedPod) -> Mapping[str, Any]:
         """The newest event of the operator about the pod; empty without one."""
-        events = self._events(pod.namespace, f"regarding.uid={pod.uid}")
-        ours = (event for event in events if event.get("reportingController") == CONTROLLER)
+        ours = (event for event in self._events_of(pod) if _reporter(event) == CONTROLLER)
         return max(ours, key=event_time, default={})
+
+    def sees_autoscaler(self, pod: WatchedPod, nodes: Iterable[Node]) -> bool:
+        """Whether a node, an event about the pod or a placeholder shows that the cluster has an autoscaler."""
+        return (
+            any(KARPENTERS_LABEL in node.labels for node in nodes)
+            or any(_reporter(event) in AUTOSCALERS for event in self._events_of(pod))
+            or self._has_placeholders
+        )
+
+    @cached_property
+    def _has_placeholders(self) -> bool:
+        """Whether the component ``placeholders`` is in use, as far as the user may read that."""
+        labels = ",".join(f"{name}={value}" for name, value in LABELS.items())
+        try:
+            found = self._cluster.client.read(PODS, _placeholders, fields=UNBOUND, labels=labels, cached=True)
+        except APIError:
+            return False
+        return bool(found.items)
 
     def group_size(self, namespace: str, group: PodGroup) -> int | None:
         """How many pods the group's own object says it needs; None if there is none, or the user may not read it."""
@@ -97,11 +128,27 @@ class Surroundings:
                 continue
         return None
 
+    def _events_of(self, pod: WatchedPod) -> Sequence[Mapping[str, Any]]:
+        if pod.uid not in self._of_pods:
+            self._of_pods[pod.uid] = self._events(pod.namespace, f"regarding.uid={pod.uid}")
+        return self._of_pods[pod.uid]
+
     def _events(self, namespace: str, fields: str) -> Sequence[Mapping[str, Any]]:
         try:
             return self._cluster.client.list(EVENTS, namespace=namespace, fields=fields).items
         except APIError:
             return ()
+
+
+def _reporter(event: Mapping[str, Any]) -> str:
+    """Who posted an event: older libraries name themselves in another field."""
+    source = event.get("deprecatedSource") or {}
+    return str(event.get("reportingController") or source.get("component") or "")
+
+
+def _placeholders(content: dict[str, Any]) -> Iterator[str]:
+    gates = content["spec"].get("schedulingGates") or ()
+    yield from (gate["name"] for gate in gates if gate["name"] == PLACEHOLDER_GATE)
 
 
 def _uids(event: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,19 +9,19 @@ from math import isfinite
 from typing import Any
 
 from topomend.cache.snapshot import Snapshot
+from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.numa.cluster.pod_argument import RequestedPod
 from topomend.cli.numa.explain.gated import Gated, gated, is_gated
 from topomend.cli.numa.explain.node_table import NodeRow, node_rows, table_lines
 from topomend.cli.numa.explain.surroundings import Surroundings
 from topomend.cli.numa.make_room import Advice, advice_for
-from topomend.decide.feasibility import Diagnosis
-from topomend.decide.infeasible import why_infeasible
-from topomend.decide.node_status import INSUFFICIENT, NOT_ALIGNED, NodeStatus
+from topomend.decide.diagnosis.feasibility import Diagnosis
+from topomend.decide.diagnosis.infeasible import why_infeasible
+from topomend.decide.diagnosis.node_status import INSUFFICIENT, NOT_ALIGNED, NodeStatus
 from topomend.explain.trace_text import numa_text
-from topomend.model.cluster import WatchedPod
-from topomend.wire.cluster import read_watched_pod
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.document import MalformedObject
+from topomend.wire.pods.scheduling import read_watched_pod
 
 MOST_ROWS = 10
 """Nodes in the table, unless in ``wide``."""
@@ -91,12 +91,12 @@ def wait_of(
     """What is known of a pod that waits for a node. Raises APIError."""
     pod = _watched(asked)
     infeasible = why_infeasible(snapshot, asked.pod, asked.placement)
-    gate = gated(pod, diagnosis, around, infeasible) if pod and is_gated(pod) else None
+    gate = gated(pod, diagnosis, around, infeasible, snapshot.nodes.values()) if pod and is_gated(pod) else None
     rows = node_rows(snapshot, asked.pod, diagnosis, around.requests_on(snapshot.nodes))
     advice = None
     if not diagnosis.candidates and not infeasible and around.bound_pods and around.may_ask_for_room():
         nodes = list(snapshot.nodes)
-        advice = advice_for(cluster, snapshot, asked, nodes, around.bound_pods.others_than(asked, nodes))
+        advice = advice_for(cluster, snapshot, asked, nodes, around.bound_pods)
     return Wait(gate, rows, infeasible, advice)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
-from topomend.model.cluster import REFUSAL_PREFIX
+from topomend.model.pods.scheduling import REFUSAL_PREFIX
 
 FAILED_SCHEDULING = "FailedScheduling"
 

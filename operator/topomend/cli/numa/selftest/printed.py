@@ -11,9 +11,9 @@ from topomend.cli.output.formats import Row
 from topomend.cli.simulate.verdict import verdict_record
 from topomend.model.bitmask import format_id_list, members
 from topomend.model.condition import Summary
-from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.nodes.node_state import ContainerAllocation, NodeState, PodAllocation
 from topomend.model.verdict import Verdict
-from topomend.replay.topology.policies import NONE
+from topomend.replay.topology.policy_names import NONE
 from topomend.selftest.anonymous import without_names
 from topomend.selftest.cases import Case
 from topomend.selftest.compare import Agreement, Answer, Prediction, Seen, held_text

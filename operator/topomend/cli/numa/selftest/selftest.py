@@ -27,8 +27,8 @@ from topomend.kube.errors import APIError, Forbidden
 from topomend.selftest.cases import Choice, choose
 from topomend.selftest.compare import Agreement, Seen, predict
 from topomend.selftest.manifest import PREFIX, pod_manifest
-from topomend.wire.bound_pod import read_bound_pod
 from topomend.wire.group import SELFTEST_LABEL
+from topomend.wire.pods.bound_pod import read_bound_pod
 
 IMAGE = "registry.k8s.io/pause:3.10"
 

@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 from topomend.check.facts import OwnPod
 from topomend.check.installed_objects import read_own_pod
 from topomend.cli.numa.check.cluster_facts import AGENTS
-from topomend.cli.numa.cluster.cluster import Cluster, snapshot_of
+from topomend.cli.numa.cluster.cluster import Cluster
+from topomend.cli.numa.cluster.states import snapshot_of
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import CannotAsk
-from topomend.decide.filters import too_little_left
+from topomend.decide.diagnosis.filters import too_little_left
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, UNENDED, Resource
 from topomend.kube.errors import (
     AlreadyExists,
@@ -34,10 +35,10 @@ from topomend.kube.errors import (
     Untrusted,
     retry_after,
 )
-from topomend.model.bound_pod import BoundPod
-from topomend.model.cluster import REFUSAL_PREFIX
-from topomend.model.node_state import PodAllocation
-from topomend.model.pod import requests_of
+from topomend.model.nodes.node_state import PodAllocation
+from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.pods.pod import requests_of
+from topomend.model.pods.scheduling import REFUSAL_PREFIX
 from topomend.replay.admission import allocation_of
 from topomend.selftest.cases import Case
 from topomend.selftest.compare import (
@@ -51,9 +52,9 @@ from topomend.selftest.compare import (
     predict,
 )
 from topomend.selftest.manifest import namespace_manifest, pod_manifest
-from topomend.wire.bound_pod import read_bound_pod
-from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
+from topomend.wire.node import read_node
+from topomend.wire.pods.bound_pod import read_bound_pod
 
 ATTEMPTS = 3
 """How often a case is tried that does not agree: what other pods disturb once, they rarely disturb again."""

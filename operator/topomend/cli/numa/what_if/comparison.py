@@ -1,25 +1,29 @@
 """The question of ``what-if``: its flags, and the simulations that answer it.
 
-Owns which settings and nodes are compared. Leaves each simulation to ``decide/what_if``.
+Owns which settings and nodes are compared. Leaves each simulation to ``decide/simulation/what_if``.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
 from topomend.cache.snapshot import Snapshot
+from topomend.cli.flags.kubelet_flags import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES, read_choice
 from topomend.cli.input.did_you_mean import did_you_mean
-from topomend.cli.kubelet_flags import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES, read_choice
-from topomend.cli.numa.cluster.arrivals import Arrivals, LeftOut
+from topomend.cli.input.duration import read_duration
+from topomend.cli.numa.cluster.pods.arrivals import Arrivals, LeftOut
 from topomend.cli.numa.what_if.printed import Answer, echo_answers
+from topomend.cli.output.console import waiting
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.output.formats import JSON, TABLE, YAML, output_option
-from topomend.decide.what_if import Grown, Settings, is_asked, what_if, with_added
-from topomend.model.node_pool import pools_of
+from topomend.decide.simulation.history import what_if_since
+from topomend.decide.simulation.what_if import Grown, Outcome, Settings, is_asked, what_if, with_added
+from topomend.model.nodes.node_pool import pools_of
 
 MOST_ADDED = 1_000
 """How many nodes may be added to a pool."""
@@ -31,12 +35,13 @@ _Result = TypeVar("_Result")
 class Question:
     """The ``settings`` to try, and how many nodes more each of ``pools`` has meanwhile.
 
-    ``filename`` has the pods; empty for those of the cluster.
+    ``filename`` has the pods; empty for those of the cluster. ``since``: those of so long, in their time.
     """
 
     settings: Sequence[Settings]
     pools: Sequence[tuple[str, int]]
     filename: str
+    since: timedelta | None
     output: str
 
     def answer(self, snapshot: Snapshot, arrivals: Arrivals) -> None:
@@ -45,13 +50,47 @@ class Question:
             raise CannotAsk("no node's state is known, so no kubelet can be asked; see kubectl numa check")
         arrivals = _on_known_nodes(snapshot, arrivals)
         grown = _grown(snapshot, arrivals, self.pools)
-        answers = [Answer(Settings(), what_if(snapshot, arrivals.pods, Settings()))]
-        answers += [
-            Answer(settings, what_if(grown.snapshot, arrivals.pods, settings, grown.own), len(grown.names))
-            for settings in self.settings
-        ]
+        progress = Progress(len(self.settings) + 1, len(self._asked(arrivals)))
+        with waiting(progress.words):
+            answers = [Answer(Settings(), self._simulated(progress, Grown(snapshot, (), ()), arrivals, Settings()))]
+            answers += [
+                Answer(settings, self._simulated(progress, grown, arrivals, settings), len(grown.names))
+                for settings in self.settings
+            ]
         unknown = [name for name in snapshot.nodes if not is_asked(snapshot, name)]
         echo_answers(answers, arrivals, unknown, self.output)
+
+    def _asked(self, arrivals: Arrivals) -> Sequence[Any]:
+        """The pods that are asked about."""
+        return arrivals.pods if self.since is None else arrivals.stays
+
+    def _simulated(self, progress: "Progress", grown: Grown, arrivals: Arrivals, settings: Settings) -> Outcome:
+        progress.begin()
+        if self.since is None:
+            return what_if(grown.snapshot, arrivals.pods, settings, grown.own, progress.settle)
+        return what_if_since(grown.snapshot, arrivals.stays, settings, grown.own, progress.settle)
+
+
+@dataclass
+class Progress:
+    """How far the ``simulations`` are, of so many ``pods`` each: another thread asks for the words."""
+
+    simulations: int
+    pods: int
+    _begun: int = 0
+    _settled: int = 0
+
+    def begin(self) -> None:
+        """The next simulation begins."""
+        self._begun, self._settled = self._begun + 1, 0
+
+    def settle(self) -> None:
+        """It is known what becomes of one more pod."""
+        self._settled += 1
+
+    def words(self) -> str:
+        """``simulation 2 of 3: 40,000 of 100,000 pods``."""
+        return f"simulation {self._begun} of {self.simulations}: {self._settled:,} of {self.pods:,} pods"
 
 
 def question_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -81,12 +120,21 @@ def question_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
         type=click.Path(),
         help="These pods and workloads in the place of the cluster's pods; - is stdin.",
     )
-    @output_option(TABLE, JSON, YAML)
+    @click.option(
+        "--since",
+        metavar="DURATION",
+        default="",
+        help="The pods of the last 24h, say, each from its beginning to its end.",
+    )
+    @output_option(TABLE, JSON, YAML, pictures=True)
     @wraps(verb)
-    def asked(
-        *, policy: str, scope: str, added: tuple[str, ...], filename: str, output: str, **arguments: Any
+    def asked(  # noqa: PLR0913  one for each flag
+        *, policy: str, scope: str, added: tuple[str, ...], filename: str, since: str, output: str, **arguments: Any
     ) -> _Result:
-        question = Question(_variants(policy, scope, added), _pools(added), filename, output)
+        if since and filename:
+            raise BadInput("--since is about the cluster's pods, -f about those of a file; give one of them")
+        duration = read_duration("--since", since) if since else None
+        question = Question(_variants(policy, scope, added), _pools(added), filename, duration, output)
         return verb(question=question, **arguments)
 
     return asked
@@ -137,7 +185,8 @@ def _on_known_nodes(snapshot: Snapshot, arrivals: Arrivals) -> Arrivals:
     known = [arrival for arrival in arrivals.pods if not arrival.node or is_asked(snapshot, arrival.node)]
     unknown = [arrival for arrival in arrivals.pods if arrival.node and not is_asked(snapshot, arrival.node)]
     left_out = [LeftOut(each.pod.namespace, each.pod.name, _why_unknown(snapshot, each.node)) for each in unknown]
-    return Arrivals(known, [*arrivals.left_out, *left_out])
+    stays = [stay for stay in arrivals.stays if not stay.arrival.node or is_asked(snapshot, stay.arrival.node)]
+    return Arrivals(known, [*arrivals.left_out, *left_out], stays)
 
 
 def _why_unknown(snapshot: Snapshot, node: str) -> str:

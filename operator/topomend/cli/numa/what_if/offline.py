@@ -4,8 +4,7 @@ Owns which documents the file has. Leaves the question to ``comparison``.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -13,11 +12,13 @@ import click
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.cache.topology_reader import TopologyReader
-from topomend.cli.numa.cluster.arrivals import Arrivals, arrivals_of_file, in_order, read_arrival, with_own_names
-from topomend.cli.numa.cluster.cluster import readable_nodes, snapshot_of
+from topomend.cli.numa.cluster.arguments.pod_argument import objects_of_file, pods_of_file
 from topomend.cli.numa.cluster.picture import Picture
-from topomend.cli.numa.cluster.pod_argument import objects_of_file, pods_of_file
+from topomend.cli.numa.cluster.pods.arrivals import Arrivals, arrivals_of_file, in_order, read_arrival, with_own_names
+from topomend.cli.numa.cluster.pods.stays import stays_in
+from topomend.cli.numa.cluster.states import readable_nodes, snapshot_of
 from topomend.cli.numa.what_if.comparison import Question, question_options
+from topomend.cli.output.console import waiting
 from topomend.cli.output.failures import BadInput
 from topomend.kube.client import NODE_TOPOLOGIES, NODES
 from topomend.wire.document import Document, MalformedObject
@@ -53,7 +54,8 @@ def what_if_offline(*, source: str, question: Question) -> None:
     """
     if source == question.filename == "-":
         raise BadInput("--cluster - and -f -: stdin can be read only once; put one of them into a file")
-    snapshot, arrivals = read_cluster(source)
+    with waiting(lambda: f"reading --cluster {source}"):
+        snapshot, arrivals = read_cluster(source, question.since)
     if question.filename:
         arrivals = arrivals_of_file(pods_of_file(question.filename, None), question.filename)
     elif not arrivals.pods and not arrivals.left_out:
@@ -61,8 +63,11 @@ def what_if_offline(*, source: str, question: Question) -> None:
     question.answer(snapshot, arrivals)
 
 
-def read_cluster(source: str) -> tuple[Snapshot, Arrivals]:
-    """The nodes and their published states, and the pods. Raises BadInput."""
+def read_cluster(source: str, since: timedelta | None = None) -> tuple[Snapshot, Arrivals]:
+    """The nodes and their published states, and the pods; of the last so long those that have ended, too.
+
+    Raises BadInput.
+    """
     where, by_kind = f"--cluster {source}", dict[str, list[dict[str, Any]]]()
     for content in objects_of_file(source, "--cluster"):
         by_kind.setdefault(_kind(content, where), []).append(content)
@@ -74,6 +79,8 @@ def read_cluster(source: str) -> tuple[Snapshot, Arrivals]:
         NODE_TOPOLOGIES: list(_published(by_kind[NODE_TOPOLOGY])),
     }
     pods = by_kind.get("Pod", ())
+    if since is not None:
+        return snapshot_of(picture), stays_in(pods, since)
     arrivals = in_order([read for content in pods for read in read_arrival(content)])
     return snapshot_of(picture), with_own_names(arrivals, where)
 
@@ -98,4 +105,4 @@ def _published(contents: Iterable[dict[str, Any]]) -> Iterable[changes.Published
             published = topologies.published(content, date)
         except MalformedObject as error:
             published = changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")
-        yield replace(published, heartbeat=None) if isinstance(published, changes.Published) else published
+        yield published._replace(heartbeat=None) if isinstance(published, changes.Published) else published

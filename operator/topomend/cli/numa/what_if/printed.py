@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from topomend.cli.numa.cluster.arrivals import Arrivals
-from topomend.cli.output.console import echo, echo_lines
+from topomend.cli.numa.cluster.pods.arrivals import Arrivals
+from topomend.cli.output.console import echo, echo_answer, echo_data
 from topomend.cli.output.formats import DOCUMENTS, echo_document
 from topomend.cli.output.table import echo_table
-from topomend.decide.what_if import Arrival, Outcome, Settings
+from topomend.cli.output.terminal import BAD, GOOD, UNSURE, Style
+from topomend.decide.simulation.what_if import Arrival, Outcome, Settings
+from topomend.picture.form import PICTURES
 
 MOST_NAMED = 3
 """How many pods, or nodes, a line for people names."""
@@ -59,6 +61,17 @@ class Answer:
             ", ".join(f"{reason} {count}" for reason, count in self.reasons.most_common()) or "-",
         )
 
+    @property
+    def styles(self) -> dict[str, Style]:
+        """Those of the cells on a terminal, by their headings."""
+        outcome = self.outcome
+        return {
+            "REFUSED": BAD if outcome.refused else GOOD,
+            "WAITING": UNSURE if outcome.waiting else GOOD,
+            "ALIGNED": _style_of_all(outcome.aligned, outcome.exclusive),
+            "TOGETHER": _style_of_all(outcome.together, outcome.exclusive),
+        }
+
     def record(self) -> dict[str, Any]:
         """What programs read; docs/reference.md lists the fields."""
         outcome = self.outcome
@@ -89,6 +102,10 @@ class Answer:
         }
 
 
+def _style_of_all(number: int, of_all: int) -> Style:
+    return GOOD if number == of_all else UNSURE
+
+
 def echo_answers(answers: Sequence[Answer], arrivals: Arrivals, unknown: Sequence[str], output: str) -> None:
     """Print the answers, and what is left out of all of them. ``unknown`` are the nodes that could not be asked."""
     if output in DOCUMENTS:
@@ -100,13 +117,45 @@ def echo_answers(answers: Sequence[Answer], arrivals: Arrivals, unknown: Sequenc
         }
         echo_document(document, output)
         return
-    echo_table([_HEADING, *(answer.cells for answer in answers)])
-    echo_lines(line for answer in answers for line in _lines(answer))
+    if output in PICTURES:
+        echo_data(drawn(answers, arrivals, unknown, output))
+        return
+    echo_table([_HEADING, *(answer.cells for answer in answers)], [answer.styles for answer in answers])
+    echo_answer(line for answer in answers for line in _lines(answer))
+    for line in _not_asked(arrivals, unknown):
+        echo(line, err=True)
+
+
+def _not_asked(arrivals: Arrivals, unknown: Sequence[str]) -> Iterator[str]:
+    """What is left out of all answers."""
     if arrivals.left_out:
         named = [f"{each.namespace}/{each.name} ({each.why})" for each in arrivals.left_out]
-        echo(f"{len(named)} pod{_s(named)} left out: {_first(named)}", err=True)
+        yield f"{len(named)} pod{_s(named)} left out: {_first(named)}"
     if unknown:
-        echo(f"the state of {len(unknown)} node{_s(unknown)} is unknown: {_first(unknown)}", err=True)
+        yield f"the state of {len(unknown)} node{_s(unknown)} is unknown: {_first(unknown)}"
+
+
+def drawn(answers: Sequence[Answer], arrivals: Arrivals, unknown: Sequence[str], output: str) -> str:
+    """The picture of the answers, with every pod that is refused or waits in a table."""
+    # The drawings are loaded where one is asked for.
+    from topomend.picture import simulations  # noqa: PLC0415
+    from topomend.picture.drawing import page  # noqa: PLC0415
+    from topomend.picture.drawing.document import Table  # noqa: PLC0415
+
+    pods = [
+        *(
+            (each.label, _shown(one.arrival), one.arrival.node, one.reason, one.elsewhere or "-")
+            for each in answers
+            for one in each.outcome.refused
+        ),
+        *((each.label, _shown(one), "-", "waits", "-") for each in answers for one in each.outcome.waiting),
+    ]
+    tables = [Table("Simulations", _HEADING, [answer.cells for answer in answers])]
+    if pods:
+        tables.append(Table("Pods that are refused or wait", ("Settings", "Pod", "Node", "Why", "Elsewhere"), pods))
+    words = [line for answer in answers for line in _lines(answer)]
+    drawings = [simulations.Simulation(each.label, each.outcome, each.elsewhere) for each in answers]
+    return page.written(simulations.picture_of(drawings, [*words, *_not_asked(arrivals, unknown)], tables), output)
 
 
 def _lines(answer: Answer) -> Iterator[str]:

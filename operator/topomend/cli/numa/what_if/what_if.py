@@ -2,9 +2,10 @@
 
 import click
 
-from topomend.cli.numa.cluster.arrivals import arrivals_of, arrivals_of_file
+from topomend.cli.numa.cluster.arguments.pod_argument import pods_of_file
 from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
-from topomend.cli.numa.cluster.pod_argument import pods_of_file
+from topomend.cli.numa.cluster.pods.arrivals import arrivals_of, arrivals_of_file
+from topomend.cli.numa.cluster.pods.stays import stays_of
 from topomend.cli.numa.what_if.comparison import Question, question_options
 
 _EXAMPLES = """\b
@@ -13,6 +14,7 @@ Examples:
   kubectl numa what-if --policy restricted,best-effort --scope container,pod
   kubectl numa what-if --policy single-numa-node -o json    # with every pod that would be refused
   kubectl numa what-if --add-nodes gpu=3                    # would these be enough for what waits?
+  kubectl numa what-if --policy restricted --since 24h      # the pods of a day, also those that have ended
   kubectl numa what-if --policy restricted -f pods.yaml     # other pods than those of the cluster
 """
 
@@ -36,12 +38,20 @@ def what_if_(*, cluster: Cluster, question: Question) -> None:
     ALIGNED    of the pods that run with exclusive CPUs or devices: each container on one NUMA node
     TOGETHER   of the same: all containers on one and the same NUMA node
 
+    With --since each pod comes when it came, and runs for as long as it ran, as far as the API server still has it. One
+    that its node refuses or that has none goes to another at once, or when a pod ends; WAITING: it never found any. A
+    pod that its kubelet refused in truth is left out, for the one that came after it counts.
+
     Compare lines with the first one: it may refuse pods that run, where a pod that has ended since had left them other
-    CPUs. Nothing is known of pods that have ended or are to come, nor of affinity between pods, spreading, host ports,
-    volumes and preferences of the scheduler. A switch without a drain is not simulated. Pods that are being deleted do
-    not count. Nothing is changed in the cluster.
+    CPUs. Without --since nothing is known of pods that have ended or are to come; nor, in any case, of affinity between
+    pods, spreading, host ports, volumes and preferences of the scheduler. A switch without a drain is not simulated.
+    Pods that are being deleted do not count. Nothing is changed in the cluster.
     """
     source = question.filename
     asked = pods_of_file(source, cluster) if source else ()
     snapshot = cluster.snapshot()
-    question.answer(snapshot, arrivals_of_file(asked, source) if source else arrivals_of(cluster))
+    if question.since is not None:
+        arrivals = stays_of(cluster, question.since)
+    else:
+        arrivals = arrivals_of_file(asked, source) if source else arrivals_of(cluster)
+    question.answer(snapshot, arrivals)

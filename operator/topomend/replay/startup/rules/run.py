@@ -6,7 +6,8 @@ the machine is in ``replay.container_manager``, state files are in ``state``.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from topomend.replay.startup import quantity
 from topomend.replay.startup.configuration import Configuration
@@ -18,6 +19,18 @@ from topomend.replay.startup.rules.tls import http2, tls
 
 MEMORY = "memory"
 _RESERVABLE = ("cpu", MEMORY, "ephemeral-storage", "pid")
+
+
+STARTED_ONCE = "Started kubelet as runonce"
+"""What a kubelet says that runs once."""
+
+
+def runs_once(minor: int, content: Mapping[str, Any]) -> bool:
+    """Whether a kubelet of 1.``minor`` starts the pods of its files, and ends. Since 1.32 it refuses to.
+
+    Source: cmd/kubelet/app/server.go:run, pkg/kubelet/runonce.go (until 1.31).
+    """
+    return minor < 32 and content.get("runOnce") is True
 
 
 def refusals(config: Configuration) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from posixpath import join
 
 from topomend.model.bitmask import CPUSet, format_id_list
-from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
+from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.gates import Gates, read_gates

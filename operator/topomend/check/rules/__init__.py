@@ -1,0 +1,1 @@
+"""The checks themselves, by the object that a fault is in."""

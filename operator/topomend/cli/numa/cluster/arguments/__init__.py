@@ -1,0 +1,1 @@
+"""What a user names: a pod, a workload, labels or a file."""

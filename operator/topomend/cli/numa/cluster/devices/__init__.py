@@ -1,0 +1,1 @@
+"""The devices that the cluster has for ResourceClaims, as a verb asks about them."""

@@ -1,0 +1,1 @@
+"""Devices of ResourceClaims and ResourceSlices (dynamic resource allocation, KEP-4381)."""

@@ -1,0 +1,1 @@
+"""A node as admission and the scheduler read it."""

@@ -1,0 +1,190 @@
+"""Which nodes have the volumes of a gated or refused pod, read just before nodes are chosen for it.
+
+The scheduler lets a pod run only where all volumes are that its claims are bound to. A pod that is narrowed to other
+nodes is never bound, and a place that is kept elsewhere is kept for nothing. Owns what is asked of the API server, how
+often, and what counts as not known: claims without a volume, which the scheduler binds itself, and all that cannot be
+read. Leaves to ``decide`` what follows: a pod whose volumes are not known is kept from no node that might suit it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from topomend.base.bounded_dict import BoundedDict
+from topomend.cache.changes import PodVolumesRead
+from topomend.kube.claim_volumes import NotItsVolume, NoVolume, Terms, read_terms_of
+from topomend.kube.client import Client, Resource
+from topomend.kube.errors import APIError, Forbidden, NotFound
+from topomend.model.pods.scheduling import Placement, WatchedPod, is_refusal
+from topomend.reconcile.object_faults import concerns_all
+from topomend.reconcile.result import DONE, Result
+from topomend.reconcile.store import Store
+from topomend.replay.lifecycle.node_affinity import parsed
+from topomend.runtime.backoff import Exponential
+from topomend.wire.document import MalformedObject
+from topomend.wire.pods.scheduling import MAX_CLAIMS
+
+FRESH_SECONDS = 5.0
+"""How long it is known of a claim where its volume is: pods that share one ask once."""
+
+AGAIN = Exponential(2.0, 300.0)
+"""After how long the volumes of a pod that still waits are looked up once more: its claim may be another by then."""
+
+COMING_SECONDS, RETRY_SECONDS = 2.0, 0.25
+"""How long a pod waits for a claim or volume that is not there yet, and when it is tried again. The scheduler would not
+bind it meanwhile; who creates both creates either first."""
+
+ANSWER_SECONDS, REST_SECONDS = 2.0, 30.0
+"""How long an answer may take, and when the last one about a pod is asked for; and how long nobody is asked after one
+that did not come: no pod waits for it."""
+
+DENIED_SECONDS = 300.0
+"""How long nobody is asked in a namespace where the right is missing; volumes have none."""
+
+READERS, TURN_SECONDS, TURNS_SECONDS = 2, 0.05, 10.0
+"""How many pods' volumes are looked up at a time, how long a worker waits for that, and how long a pod is tried again
+for it: workers are left to all other pods, however slow the answers are."""
+
+MAX_CLAIMS_KNOWN, MAX_ENTRIES = 1_000, 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class _Unknown(Exception):
+    """It cannot be told where a volume is."""
+
+
+class _Missing(Exception):
+    """A claim is not there, or its volume is not: until then no scheduler binds the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """When a pod's volumes were looked for at first, how often that was done, and when it is ``due`` again."""
+
+    since: float
+    times: int
+    due: float
+
+
+class Volumes:
+    """Looks volumes up. May be used by several threads, a pod each. Times are in seconds."""
+
+    def __init__(self, client: Client, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._store, self._clock = client, store, clock
+        self._readers = threading.BoundedSemaphore(READERS)
+        self._looked: BoundedDict[str, _Looked] = BoundedDict(MAX_ENTRIES)
+        self._known: BoundedDict[tuple[str, str], tuple[float, Terms | None]] = BoundedDict(MAX_CLAIMS_KNOWN)
+        self._denied: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._rests_until = 0.0
+
+    def look_up(self, pod: WatchedPod) -> Result:
+        """Have the snapshot know where the volumes of the gated or refused pod are; or when to try again, at once where
+        it is not to wait for that. Raises nothing: what cannot be read is not known."""
+        if not pod.claims:
+            return DONE
+        now = self._clock()
+        looked = self._looked.get(pod.uid) or _Looked(now, 0, now)
+        self._looked[pod.uid] = looked
+        if now < looked.due:
+            return DONE
+        if not self._readers.acquire(timeout=TURN_SECONDS):
+            return Result(RETRY_SECONDS) if now < looked.since + TURNS_SECONDS else DONE
+        try:
+            volumes = self._volumes_of(pod)
+        except _Missing:
+            if now < looked.since + COMING_SECONDS:
+                return Result(RETRY_SECONDS)
+            volumes = None
+        finally:
+            self._readers.release()
+        times = looked.times + 1
+        self._looked[pod.uid] = _Looked(looked.since, times, self._clock() + AGAIN.seconds(times))
+        self._store.apply(PodVolumesRead(pod.namespace, pod.name, pod.uid, volumes))
+        return DONE
+
+    def of(self, pod: WatchedPod) -> tuple[Terms, ...] | None:
+        """The terms of the pod's volumes, for one that the snapshot may not have; None where they are not known now."""
+        if not pod.claims:
+            return ()
+        if not self._readers.acquire(timeout=TURN_SECONDS):
+            return None
+        try:
+            return self._volumes_of(pod)
+        except _Missing:
+            return None
+        finally:
+            self._readers.release()
+
+    def again(self, pod: WatchedPod) -> Result | None:
+        """When the volumes of a pod that waits are to be looked up once more; None for one without claims."""
+        looked = self._looked.get(pod.uid)
+        return Result(max(0.0, looked.due - self._clock())) if pod.claims and looked else None
+
+    def _volumes_of(self, pod: WatchedPod) -> tuple[Terms, ...] | None:
+        """The terms of all volumes that have any; None where one of them is not known. Raises _Missing."""
+        if len(pod.claims) > MAX_CLAIMS:
+            return None
+        ends = self._clock() + ANSWER_SECONDS
+        try:
+            return tuple(self._terms_of_all(pod, ends))
+        except _Unknown:
+            return None
+
+    def _terms_of_all(self, pod: WatchedPod, ends: float) -> Iterator[Terms]:
+        for claim in pod.claims:
+            terms = self._terms_of(pod, claim, ends)
+            if terms is not None:
+                yield terms
+
+    def _terms_of(self, pod: WatchedPod, claim: str, ends: float) -> Terms | None:
+        """The terms of the volume of a claim; None where it has none. Raises _Unknown, _Missing."""
+        key, now = (pod.namespace, claim), self._clock()
+        known = self._known.get(key)
+        if known and now < known[0]:
+            return known[1]
+        try:
+            terms = self._read(pod, claim, ends)
+        except NotFound as error:
+            raise _Missing from error
+        except MalformedObject as error:
+            raise _Unknown from error
+        self._known[key] = self._clock() + FRESH_SECONDS, terms
+        return terms
+
+    def _read(self, pod: WatchedPod, claim: str, ends: float) -> Terms | None:
+        def get(resource: Resource, name: str, namespace: str) -> object:
+            return self._get(resource, name, namespace, ends)
+
+        try:
+            terms = read_terms_of(get, pod.namespace, claim, replaced=pod.uid if is_refusal(pod) else "")
+        except NoVolume as error:
+            raise _Unknown from error
+        except NotItsVolume as error:
+            raise _Missing from error
+        return terms if terms is None else parsed(Placement(terms=terms)).terms
+
+    def _get(self, resource: Resource, name: str, namespace: str, ends: float) -> object:
+        """The object. Raises NotFound, and _Unknown where it cannot be read for whatever other reason."""
+        now = self._clock()
+        if not name or now > ends or now < max(self._rests_until, self._denied.get(namespace, 0.0)):
+            raise _Unknown
+        try:
+            return self._client.get(resource, name, namespace, seconds=ANSWER_SECONDS)
+        except NotFound:
+            raise
+        except Forbidden as error:
+            if namespace not in self._denied:
+                _log.warning("pods go wherever their volumes may be, for these cannot be read: %s", error)
+            self._denied[namespace] = now + DENIED_SECONDS
+            raise _Unknown from error
+        except APIError as error:
+            if concerns_all(error):
+                self._rest(str(error))
+            raise _Unknown from error
+
+    def _rest(self, why: str) -> None:
+        self._rests_until = self._clock() + REST_SECONDS
+        _log.warning("no pod's volumes are looked up for %.0f s: %s", REST_SECONDS, why)

@@ -1,0 +1,1 @@
+"""Read core/v1 Pods: each module those fields that one question needs."""

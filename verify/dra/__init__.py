@@ -1,0 +1,1 @@
+"""How ``aligned`` tells pods with devices by claims, beside their kubelets and their claims."""

@@ -1,0 +1,7 @@
+//go:build !since138
+
+package devicemanager
+
+func (m *ManagerImpl) reserve(string, string, string, []string) error { return nil }
+
+func isCommitted(deviceAllocateInfo) bool { return true }

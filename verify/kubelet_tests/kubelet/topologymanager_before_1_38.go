@@ -1,0 +1,5 @@
+//go:build !since138
+
+package topologymanager
+
+func scored(hint TopologyHint, _ int64) TopologyHint { return hint }

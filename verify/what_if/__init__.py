@@ -1,0 +1,1 @@
+"""What ``what-if`` predicts, beside real kubelets that are given another policy."""
