@@ -14,7 +14,7 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY
 from tests.builders import applied, node, node_state, snapshot_of
-from tests.clusters import NODE_B, Cluster, pod, start_agent
+from tests.clusters import NODE_A, NODE_B, Cluster, pod, start_agent
 from tests.intercepted import Intercepted
 from tests.operator_account import operator_account
 from tests.operator_process import Operator
@@ -118,12 +118,13 @@ def test_without_the_flag_and_without_the_right_the_taint_stays(
         end(agent)
 
 
-def published_by_a_node_with(cluster: Cluster, uid: str) -> StartupTaint:
-    """numa-b tainted, and published by a node of this uid."""
+def published_by(cluster: Cluster, owner: str) -> StartupTaint:
+    """numa-b tainted, its publication owned by the node ``owner``, which exists: the garbage collector leaves it."""
     taint(cluster, {"key": STARTUP_TAINTS[0], "effect": "NoSchedule"})
     cluster.publish(node_state("numa:2 cores:4", name=NODE_B))
-    owner = {"apiVersion": "v1", "kind": "Node", "name": NODE_B, "uid": uid}
-    cluster.client.merge(NODE_TOPOLOGIES, NODE_B, {"metadata": {"ownerReferences": [owner]}})
+    uid = cluster.client.get(NODES, owner)["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "Node", "name": owner, "uid": uid}
+    cluster.client.merge(NODE_TOPOLOGIES, NODE_B, {"metadata": {"ownerReferences": [reference]}})
     store = Store()
     tainted = node(NODE_B, taints=(Taint(STARTUP_TAINTS[0], "", "NoSchedule"),))
     store.snapshot = applied(NodeUpdated(tainted), to=snapshot_of(cluster.states[NODE_B]))
@@ -131,14 +132,14 @@ def published_by_a_node_with(cluster: Cluster, uid: str) -> StartupTaint:
 
 
 def test_a_node_that_was_created_again_keeps_its_taint_until_its_own_agent_publishes(new_node: Cluster) -> None:
-    published_by_a_node_with(new_node, "00000000-0000-0000-0000-000000000000").remove()
+    published_by(new_node, NODE_A).remove()  # no other uid than numa-b's counts
     assert [one["key"] for one in taints(new_node)] == [STARTUP_TAINTS[0]]
-    published_by_a_node_with(new_node, new_node.client.get(NODES, NODE_B)["metadata"]["uid"]).remove()
+    published_by(new_node, NODE_B).remove()
     assert taints(new_node) == []
 
 
 def test_a_node_about_which_the_api_server_fails_keeps_its_taint_alone(new_node: Cluster) -> None:
-    ours = published_by_a_node_with(new_node, new_node.client.get(NODES, NODE_B)["metadata"]["uid"])
+    ours = published_by(new_node, NODE_B)
     failing = Taint(STARTUP_TAINTS[0], "", "NoSchedule")
     other = applied(NodeUpdated(node("a", taints=(failing,))), to=snapshot_of(node_state(name="a")))
     snapshot = ours._store.snapshot
