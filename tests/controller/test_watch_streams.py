@@ -54,6 +54,9 @@ class Scripted:
         self.listener.shutdown()
         self.listener.server_close()
         self.client.close()
+        for thread in threading.enumerate():
+            if thread.name == "watch-pods":  # else it would log in the next test
+                thread.join()
 
     def watched(self, times: int) -> list[str]:
         """From which versions it was watched, once that has been so often."""
@@ -197,6 +200,13 @@ def test_a_server_that_asks_for_patience_is_no_cause_for_a_warning(
     caplog.set_level("INFO")
     scripted(status).watched(2)
     assert [record.levelname for record in caplog.records if "are not watched" in record.message] == [level]
+
+
+def test_a_watch_that_ends_with_the_operator_is_no_failure(scripted: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server = scripted()
+    server.watched(1)
+    server.end()
+    assert not [record.message for record in caplog.records if "are not watched" in record.message]
 
 
 @pytest.mark.parametrize("refusal", [410, 400, [error(410)], [error(500)]], ids=str)

@@ -97,7 +97,7 @@ class WatchStreams:
             self._due[kind] = min(self._due[kind], now + LATE_SECONDS)
             if now - begun > LASTING_SECONDS:
                 retry.succeeded()
-            if failure:
+            if failure and not self._stopped.is_set():
                 self._up.discard(kind)
                 # It asks for patience, as while it starts to serve a kind. Without an end the kind is overdue.
                 level = logging.INFO if isinstance(failure, TooManyRequests) else logging.WARNING
