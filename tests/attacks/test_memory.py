@@ -23,7 +23,7 @@ from tests.builders import node_state, node_topology_object
 from tests.clusters import NODE_B, ROOT, Cluster, pod
 from tests.operator_process import Operator
 from tests.waiting import awake, eventually, stretched
-from verify.e2e.cgroups import CgroupsUnavailable, GroupTree
+from verify.e2e.containers.cgroups import CgroupsUnavailable, GroupTree
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.kube.errors import AlreadyExists, Invalid

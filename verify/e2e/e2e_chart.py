@@ -10,12 +10,12 @@ from deploy.helm.chart import CHART
 from tests.waiting import eventually, stretched
 from tools.chart import programs
 from verify.e2e import images
-from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import NEXT_TAG, TAG
-from verify.e2e.installed import AGENT, OPERATOR, Installed, name_of, uid_of
-from verify.e2e.node import Node
-from verify.e2e.pods import NAMESPACE, PODS, is_gated, is_running, marks_on, pod
-from verify.e2e.waiting_pods import create_waiting_pods, ran, replica
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.containers.node import Node
+from verify.e2e.steps.installed import AGENT, OPERATOR, Installed, name_of, uid_of
+from verify.e2e.steps.pods import NAMESPACE, PODS, is_gated, is_running, marks_on, pod
+from verify.e2e.steps.waiting_pods import create_waiting_pods, ran, replica
 
 HERE, THERE = "node-1", "node-2"
 NAME = "topomend"

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from verify.e2e import images
-from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import TAG
-from verify.e2e.installed import Installed
-from verify.e2e.network import IPV6
-from verify.e2e.node import Node
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.containers.network import IPV6
+from verify.e2e.containers.node import Node
+from verify.e2e.steps.installed import Installed
 
 HERE, THERE = "node-1", "node-2"
 

@@ -17,14 +17,14 @@ import pytest
 import yaml
 from tests.waiting import eventually
 from verify.e2e import images
-from verify.e2e.api import Object
-from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import TAG
-from verify.e2e.installed import DEPLOY, write_kustomization
-from verify.e2e.layouts import FRESH, LAYOUTS, Layout, rewritten
-from verify.e2e.network import IPV6
-from verify.e2e.pods import NODE_TOPOLOGIES
-from verify.e2e.programs import Failed
+from verify.e2e.containers.api import Object
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.containers.network import IPV6
+from verify.e2e.containers.programs import Failed
+from verify.e2e.steps.installed import DEPLOY, write_kustomization
+from verify.e2e.steps.layouts import FRESH, LAYOUTS, Layout, rewritten
+from verify.e2e.steps.pods import NODE_TOPOLOGIES
 
 NAMESPACE = "topomend-agent"
 READER = "topomend-kubelet-reader"

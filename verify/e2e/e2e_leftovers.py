@@ -10,15 +10,15 @@ import psutil
 import pytest
 from tests.sandbox import leftovers
 from tests.waiting import eventually
-from verify.e2e import keeper
-from verify.e2e.cgroups import hierarchies
+from verify.e2e.containers import keeper
+from verify.e2e.containers.cgroups import hierarchies
 
 WANTS_ONE = """
 import subprocess, sys, time
 from pathlib import Path
-from verify.e2e.cgroups import GroupTree, hierarchies
-from verify.e2e.keeper import Keeper
-from verify.e2e.programs import Space
+from verify.e2e.containers.cgroups import GroupTree, hierarchies
+from verify.e2e.containers.keeper import Keeper
+from verify.e2e.containers.programs import Space
 
 keeper = Keeper(Path(sys.argv[1]))
 GroupTree(keeper.folder.name).create("node")
@@ -41,7 +41,8 @@ def test_nothing_is_left_where_all_are_killed(killed: str) -> None:
         inside = int(wants.stdout.readline())
         assert psutil.pid_exists(inside)
         assert _groups(folder)
-        (keeps,) = [child for child in psutil.Process(wants.pid).children() if "verify.e2e.keeper" in child.cmdline()]
+        children = psutil.Process(wants.pid).children()
+        (keeps,) = [child for child in children if "verify.e2e.containers.keeper" in child.cmdline()]
         wants.send_signal(signal.SIGKILL)
         if killed == "its keeper as well":
             keeps.kill()

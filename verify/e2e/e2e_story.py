@@ -19,10 +19,12 @@ import pytest
 from deploy.helm.chart import CHART
 from tests.waiting import eventually, stretched
 from verify.e2e import images
-from verify.e2e.api import Object
-from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import MINOR, NEXT_TAG, RELEASE, TAG
-from verify.e2e.installed import (
+from verify.e2e.containers.api import Object
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.containers.node import Node
+from verify.e2e.containers.programs import Failed
+from verify.e2e.steps.installed import (
     AGENT,
     APPLIED,
     BRAKED,
@@ -37,8 +39,7 @@ from verify.e2e.installed import (
     name_of,
     uid_of,
 )
-from verify.e2e.node import Node
-from verify.e2e.pods import (
+from verify.e2e.steps.pods import (
     NAMESPACE,
     NODE_TOPOLOGIES,
     PODS,
@@ -56,7 +57,6 @@ from verify.e2e.pods import (
     stubborn_pod,
     template,
 )
-from verify.e2e.programs import Failed
 from verify.kueue import kueue
 
 from topomend.model.quantity import parse_quantity, value

@@ -12,12 +12,12 @@ from deploy.watch.alerts import ALERTS
 from deploy.watch.board import queries
 from tests.waiting import consistently, eventually, stretched
 from verify.e2e import images
-from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import TAG
-from verify.e2e.installed import AGENT, Installed, name_of
-from verify.e2e.node import Node
-from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES
-from verify.e2e.scraping import EVALUATION_SECONDS, SCRAPE_SECONDS, Prometheus
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.containers.node import Node
+from verify.e2e.steps.installed import AGENT, Installed, name_of
+from verify.e2e.steps.pods import NAMESPACE, NODE_TOPOLOGIES
+from verify.e2e.steps.scraping import EVALUATION_SECONDS, SCRAPE_SECONDS, Prometheus
 from verify.nfd import programs as nfd
 
 HERE, THERE = "node-1", "node-2"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from deploy.image.build import find_engine
 from tools.commands import Unavailable, run
-from verify.e2e.cgroups import CgroupsUnavailable, GroupTree
+from verify.e2e.containers.cgroups import CgroupsUnavailable, GroupTree
 
 PACKAGES = {
     "containerd": "containerd",

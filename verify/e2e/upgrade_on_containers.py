@@ -11,13 +11,13 @@ import pytest
 import yaml
 from tests.waiting import eventually
 from verify.e2e import images
-from verify.e2e.api import Object
-from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import NEXT_TAG
-from verify.e2e.installed import AGENT, OPERATOR, Installed, name_of, uid_of
-from verify.e2e.node import Node
-from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES, is_refused
-from verify.e2e.waiting_pods import create_waiting_pods, ran, replica
+from verify.e2e.containers.api import Object
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.containers.node import Node
+from verify.e2e.steps.installed import AGENT, OPERATOR, Installed, name_of, uid_of
+from verify.e2e.steps.pods import NAMESPACE, NODE_TOPOLOGIES, is_refused
+from verify.e2e.steps.waiting_pods import create_waiting_pods, ran, replica
 
 BEFORE = "94b48edb6cfaace32981866edf8dffdcc957afe0"
 """The earlier version: the last commit that gated new pods by policies alone, which its manifests installed."""

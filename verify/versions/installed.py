@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from verify.e2e.installed import APPLIED, BRAKED, DRAINED, EXPLAINED, FIGURES, RELAUNCHED
+from verify.e2e.steps.installed import APPLIED, BRAKED, DRAINED, EXPLAINED, FIGURES, RELAUNCHED
 
 ROOT = Path(__file__).parents[2]
 STORY = "verify/e2e/e2e_story.py"

@@ -18,8 +18,8 @@ import yaml
 from deploy.manifests import objects
 from tests.deploy.api import API, administrator, path_of
 from tests.waiting import stretched
+from verify.e2e.containers.node import CNI_CONFIG, CONTAINERD_CONFIG, RUNTIME_SETTINGS, containerd_config
 from verify.e2e.images import IDLE, idle_image, topomend_image
-from verify.e2e.node import CNI_CONFIG, CONTAINERD_CONFIG, RUNTIME_SETTINGS, containerd_config
 from verify.vm import machine
 from verify.vm.disk import FIRST_PROCESS, write_disk
 from verify.vm.initramfs import write_initramfs

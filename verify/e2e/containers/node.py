@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from verify.e2e.network import Network
+from verify.e2e.containers.network import Network
 
 OWN_FOLDERS = ("etc", "home", "run", "var")
 """The folders that each node has for itself; a layout's files must be in one of them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from verify.e2e.node import CLIENT_AUTHORITY, Node, Settings, Start, kubeadm
+from verify.e2e.containers.node import CLIENT_AUTHORITY, Node, Settings, Start, kubeadm
 
 DEFAULT_ROOT = Path("/var/lib/kubelet")
 HEAD = ("apiVersion", "kind")

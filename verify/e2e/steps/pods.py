@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from verify.e2e import images
-from verify.e2e.api import API, Object
-from verify.e2e.cluster import CARELESS_SCHEDULER, Cluster
+from verify.e2e.containers.api import API, Object
+from verify.e2e.containers.cluster import CARELESS_SCHEDULER, Cluster
 
 from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_PINNED_ANNOTATION
 

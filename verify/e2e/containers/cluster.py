@@ -24,13 +24,14 @@ from typing import Any, Self, TypeVar
 import grpc
 from tests.waiting import eventually
 from tools.chart import programs as chart_programs
-from verify.e2e import image_store, keeper, prerequisites
-from verify.e2e.api import API, Object, Refused
-from verify.e2e.certificates import Authority, kubeconfig
-from verify.e2e.cgroups import GroupTree, Memory
-from verify.e2e.logs import LogCollector
-from verify.e2e.network import IPV4, Network
-from verify.e2e.node import (
+from verify.e2e import prerequisites
+from verify.e2e.containers import image_store, keeper
+from verify.e2e.containers.api import API, Object, Refused
+from verify.e2e.containers.certificates import Authority, kubeconfig
+from verify.e2e.containers.cgroups import GroupTree, Memory
+from verify.e2e.containers.logs import LogCollector
+from verify.e2e.containers.network import IPV4, Network
+from verify.e2e.containers.node import (
     CLIENT_AUTHORITY,
     CONTAINERD_CONFIG,
     CONTAINERD_SOCKET,
@@ -41,7 +42,7 @@ from verify.e2e.node import (
     kubelet_settings,
     node_files,
 )
-from verify.e2e.programs import Program, Space
+from verify.e2e.containers.programs import Program, Space
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import control_plane

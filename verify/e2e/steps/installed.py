@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Self
 
 from tests.waiting import eventually
-from verify.e2e.api import Object
-from verify.e2e.cgroups import Memory
-from verify.e2e.cluster import Cluster
-from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES, PODS, is_gated, is_refused, is_running, pod, published_cpus
-from verify.e2e.timeline import Timeline
+from verify.e2e.containers.api import Object
+from verify.e2e.containers.cgroups import Memory
+from verify.e2e.containers.cluster import Cluster
+from verify.e2e.steps.pods import (
+    NAMESPACE,
+    NODE_TOPOLOGIES,
+    PODS,
+    is_gated,
+    is_refused,
+    is_running,
+    pod,
+    published_cpus,
+)
+from verify.e2e.steps.timeline import Timeline
 
 AGENT, OPERATOR = "topomend-agent", "topomend-system"
 """The namespaces of the two parts, as ``deploy/`` names them."""

@@ -7,9 +7,9 @@ from typing import Any, Self
 import yaml
 from deploy.watch.kept import RULES
 from tests.waiting import eventually
-from verify.e2e.cluster import INSIDE, Cluster
-from verify.e2e.installed import AGENT, OPERATOR
-from verify.e2e.programs import Failed
+from verify.e2e.containers.cluster import INSIDE, Cluster
+from verify.e2e.containers.programs import Failed
+from verify.e2e.steps.installed import AGENT, OPERATOR
 from verify.prometheus.programs import program
 
 from topomend.sandbox import control_plane

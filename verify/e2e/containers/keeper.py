@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-from verify.e2e.cgroups import GroupTree
+from verify.e2e.containers.cgroups import GroupTree
 
 from topomend.sandbox.layout import cache_folder, remove_tree
 from topomend.sandbox.processes import linux
@@ -38,7 +38,7 @@ class Keeper:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "verify.e2e.keeper", str(folder)],
+            [sys.executable, "-m", "verify.e2e.containers.keeper", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

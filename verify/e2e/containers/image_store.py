@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.waiting import eventually
 from tools.commands import run
 from verify.e2e import images
-from verify.e2e.programs import Space
+from verify.e2e.containers.programs import Space
 
 from topomend.sandbox.releases.build import locked
 

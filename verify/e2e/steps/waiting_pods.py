@@ -1,8 +1,8 @@
 """Pods that wait for topomend while it is upgraded: a refused one, a gated one, and the replica of a storm."""
 
 from tests.waiting import eventually
-from verify.e2e.installed import Installed, name_of, uid_of
-from verify.e2e.pods import NAMESPACE, PODS, deployment, has_run, is_gated, is_running, pod
+from verify.e2e.steps.installed import Installed, name_of, uid_of
+from verify.e2e.steps.pods import NAMESPACE, PODS, deployment, has_run, is_gated, is_running, pod
 
 
 def create_waiting_pods(story: Installed, here: str) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 
 from tests.waiting import eventually
-from verify.e2e.api import API, Object
-from verify.e2e.programs import Failed
+from verify.e2e.containers.api import API, Object
+from verify.e2e.containers.programs import Failed
 
 
 @dataclass(frozen=True)
