@@ -213,7 +213,7 @@ lock: .venv/ready ## Update and pin the dependencies
 	@mkdir -p build
 	@awk '/^[^ ]/ { skipped = /^cryptography==/ } !skipped' requirements/dev.lock > build/plugin-constraints.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.14 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint build/plugin-constraints.txt requirements/plugin.in --output-file requirements/plugin.lock
-	@$(BIN)/python -m deploy.release.plugin
+	@$(BIN)/python -m deploy.release.kubectl_plugin.plugin
 	@printf 'cyclonedx-bom\ndebsbom\nhatchling\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock - --output-file requirements/build.lock
 
 clean: ## Remove everything that make created

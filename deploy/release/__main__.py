@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 
 from deploy.image import build
 from deploy.manifests import ROOT
-from deploy.release import images, insights, krew, licences, packages, plugin, signature, statement, vex
+from deploy.release import images, packages, signature
 from deploy.release.archive import NotPacked
+from deploy.release.documents import insights, statement, vex
+from deploy.release.kubectl_plugin import krew, licences, plugin
+from deploy.release.kubectl_plugin.standalone import PLATFORMS, Pythons, Unsafe
 from deploy.release.readiness import Clone, refusals, section
-from deploy.release.standalone import PLATFORMS, Pythons, Unsafe
 from tools.commands import Unavailable
 from tools.go_programs import NotBuilt
 

@@ -15,8 +15,8 @@ from cyclonedx.model.license import DisjunctiveLicense
 from deploy.helm.chart import CHART
 from deploy.image import sbom
 from deploy.manifests import ROOT
-from deploy.release import licences
 from deploy.release.archive import NotPacked, pack
+from deploy.release.kubectl_plugin import licences
 from packageurl import PackageURL
 from tools.chart import programs as chart
 

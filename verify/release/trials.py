@@ -14,11 +14,12 @@ from pathlib import Path
 
 from deploy.helm.chart import CHART
 from deploy.manifests import ROOT
-from deploy.release import licences, plugin, signature
+from deploy.release import signature
+from deploy.release.documents.statement import digest
 from deploy.release.images import ARCHITECTURES
+from deploy.release.kubectl_plugin import licences, plugin
+from deploy.release.kubectl_plugin.standalone import PLATFORMS, Platform
 from deploy.release.programs import PROGRAMS
-from deploy.release.standalone import PLATFORMS, Platform
-from deploy.release.statement import digest
 from packaging.utils import canonicalize_name
 from tools.chart import programs as chart
 from tools.commands import Unavailable, run, succeeds

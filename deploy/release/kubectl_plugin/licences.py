@@ -15,14 +15,14 @@ from pathlib import Path
 from deploy.image import build
 from deploy.release.archive import NotPacked
 from deploy.release.images import Recipe
-from deploy.release.standalone import Pythons
+from deploy.release.kubectl_plugin.standalone import Pythons
 
 FILE = "LICENSES.md"
 
 FOLDER = "licences"
 """Of an archive, with a file for each library that has its text there."""
 
-DOCKERFILE = "deploy/release/licences.Dockerfile"
+DOCKERFILE = "deploy/release/kubectl_plugin/licences.Dockerfile"
 
 
 @dataclass(frozen=True, slots=True)

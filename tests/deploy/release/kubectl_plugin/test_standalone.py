@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.release.standalone import GO_DIRECTORY, GO_LINK, PLATFORMS, Pythons, Unsafe, unpack
+from deploy.release.kubectl_plugin.standalone import GO_DIRECTORY, GO_LINK, PLATFORMS, Pythons, Unsafe, unpack
 
 
 def module(folder: Path, *files: dict[str, Any], **content: bytes) -> Path:

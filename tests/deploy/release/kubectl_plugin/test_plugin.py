@@ -5,7 +5,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 
 from deploy.manifests import ROOT
-from deploy.release.plugin import ENTRIES, LOCK
+from deploy.release.kubectl_plugin.plugin import ENTRIES, LOCK
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.imports import foreign_imports

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.manifests import ROOT
-from deploy.release import licences
 from deploy.release.archive import NotPacked, pack
-from deploy.release.standalone import PLATFORMS, Platform, Pythons
+from deploy.release.kubectl_plugin import licences
+from deploy.release.kubectl_plugin.standalone import PLATFORMS, Platform, Pythons
 
 LOCK = ROOT / "requirements" / "plugin.lock"
 """The packages that the plugin imports, and theirs: fewer than those of the image."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
-from deploy.release.plugin import archive_name
+from deploy.release.kubectl_plugin.plugin import archive_name
+from deploy.release.kubectl_plugin.standalone import PLATFORMS
 from deploy.release.programs import PROGRAMS
-from deploy.release.standalone import PLATFORMS
 from tools.commands import Unavailable, run
 
 NAME = "numa"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from deploy.manifests import ROOT
-from deploy.release import insights, vex
+from deploy.release.documents import insights, vex
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 SOURCE = "https://example.com/owner/topomend"

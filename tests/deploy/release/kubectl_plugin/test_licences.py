@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from deploy.image.build import DEFAULT_BASE
 from deploy.manifests import ROOT
-from deploy.release import licences
 from deploy.release.archive import NotPacked
-from deploy.release.licences import LIBRARIES
+from deploy.release.kubectl_plugin import licences
+from deploy.release.kubectl_plugin.licences import LIBRARIES
+from deploy.release.kubectl_plugin.standalone import Pythons
 from deploy.release.packages import plugin_bom
-from deploy.release.standalone import Pythons
 from tests.deploy.test_build import saved, tar
 
 PYTHONS = Pythons(Path(), "3.14.1", "20260101")

@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 import yaml
-from deploy.release.krew import manifest
-from deploy.release.plugin import archive_name
-from deploy.release.standalone import PLATFORMS
-from deploy.release.statement import BUILDER, INPUT_FILES, statement, sums
+from deploy.release.documents.statement import BUILDER, INPUT_FILES, statement, sums
+from deploy.release.kubectl_plugin.krew import manifest
+from deploy.release.kubectl_plugin.plugin import archive_name
+from deploy.release.kubectl_plugin.standalone import PLATFORMS
 
 SOURCE = "https://example.com/owner/topomend"
 

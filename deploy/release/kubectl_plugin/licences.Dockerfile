@@ -1,5 +1,5 @@
 # The licences of the libraries that are linked into the plugin's Python, as Debian's packages of the same libraries have
-# them: deploy/release/licences.py names the packages. Nothing of it is in an image.
+# them: deploy/release/kubectl_plugin/licences.py names the packages. Nothing of it is in an image.
 ARG PYTHON=python:3.13-slim
 
 FROM --platform=${BUILDPLATFORM} ${PYTHON} AS packages
