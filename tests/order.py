@@ -32,12 +32,12 @@ LONGEST = (
     "tests/relaunch/test_protocol.py",
     "tests/verify/oracle/test_agreement.py",
     "tests/deploy/test_sbom.py",
-    "tests/verify/oracle/test_recorded.py",
+    "tests/verify/oracle/random_cases/test_recorded.py",
     "tests/verify/oracle/test_fit.py",
     "tests/discover/test_fuzz.py",
     "tests/decide/diagnosis/test_feasibility.py",
     "tests/cli/numa/selftest/test_trials.py",
-    "tests/deploy/release/test_licences.py",
+    "tests/deploy/release/kubectl_plugin/test_licences.py",
     "tests/replay/test_properties.py",
 )
 """The groups that take more than ten seconds, the longest first: those with a sandbox, then the others."""

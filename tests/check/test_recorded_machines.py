@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.builders import node_state
 from tests.check.cluster import codes, facts_of, node_object, published
-from verify.oracle.recorded import RECORDED
+from verify.oracle.random_cases.recorded import RECORDED
 
 from topomend.discover.host import read_host
 from topomend.model.machine import Machine

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 from tests.seeds import SEED
 from verify.oracle.cases import node_state
-from verify.oracle.generate import random_case
-from verify.oracle.saved import saved_fields, written
+from verify.oracle.random_cases.generate import random_case
+from verify.oracle.restoring.saved import saved_fields, written
 
 from topomend.discover.allocations import join
 from topomend.discover.assemble import Discovery, assemble

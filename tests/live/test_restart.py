@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.waiting import eventually
-from verify.oracle.saved import sealed
+from verify.oracle.restoring.saved import sealed
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.startup.state.checkpoints import CPU_V2

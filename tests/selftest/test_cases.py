@@ -8,7 +8,7 @@ import pytest
 from tests.builders import guaranteed_pod, node_state, pod, running
 from tests.check.test_recorded_machines import careful_state
 from tests.selftest.seen import OWN, choice_of, node_of, predicted
-from verify.oracle.recorded import RECORDED
+from verify.oracle.random_cases.recorded import RECORDED
 
 from topomend.discover.host import read_host
 from topomend.model.nodes.node_state import NodeState

@@ -6,10 +6,10 @@ from pathlib import Path
 from random import Random
 
 from verify.oracle.compare import MERGINGS
-from verify.oracle.generate import random_case
 from verify.oracle.kept import KEPT
 from verify.oracle.kubelet_oracle import Case, KubeletOracle
 from verify.oracle.merging import Merging
+from verify.oracle.random_cases.generate import random_case
 
 FIRST_SEED = 1
 """The random cases are the same in each run, so whether a mutant is killed is no matter of luck."""

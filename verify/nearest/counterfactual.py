@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from verify.oracle.cases import node_state
-from verify.oracle.generate import machine_of, random_case
 from verify.oracle.kubelet_oracle import Case
+from verify.oracle.random_cases.generate import machine_of, random_case
 
 from topomend.explain.nearest.nearest_amounts import NearestAmount
 from topomend.model.nodes.node_state import NodeState

@@ -18,15 +18,15 @@ from typing import TypeAlias
 
 from verify.oracle.agreement import Disagreement, play
 from verify.oracle.build import oracle_binary
-from verify.oracle.generate import random_case
-from verify.oracle.generate_fit import random_fit_case
 from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
-from verify.oracle.made import KNOWN, machine_of_shape, random_shape
 from verify.oracle.merging import Merging
-from verify.oracle.recorded import RECORDED, recorded_machine
+from verify.oracle.random_cases.generate import random_case
+from verify.oracle.random_cases.generate_fit import random_fit_case
+from verify.oracle.random_cases.made import KNOWN, machine_of_shape, random_shape
+from verify.oracle.random_cases.recorded import RECORDED, recorded_machine
+from verify.oracle.random_cases.varied import varied_case
 from verify.oracle.rules import passed, rules_of
 from verify.oracle.shrink import shrink
-from verify.oracle.varied import varied_case
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 

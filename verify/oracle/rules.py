@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from verify.oracle.generate import DEFAULT_MAX_NUMA_NODES
 from verify.oracle.kubelet_oracle import Answer, Case
+from verify.oracle.random_cases.generate import DEFAULT_MAX_NUMA_NODES
 
 from topomend.model.bitmask import members, parse_id_list
 

@@ -16,9 +16,9 @@ from tests.builders import TWO_NUMA_NODES, applied, guaranteed_pod, node, node_s
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
 from tests.seeds import SEED
 from verify.oracle.cases import node_state as state_of_case
-from verify.oracle.generate import random_case
 from verify.oracle.kept import KEPT
 from verify.oracle.kubelet_oracle import Case
+from verify.oracle.random_cases.generate import random_case
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Publication, Snapshot

@@ -9,7 +9,7 @@ from tests.builders import node_state, pod
 from tests.seeds import SEED
 from verify.nearest.counterfactual import RefusedPod, faults, refused_pods
 from verify.oracle.cases import node_state as verify_node_state
-from verify.oracle.generate import random_case
+from verify.oracle.random_cases.generate import random_case
 
 from topomend.explain.nearest.nearest_amounts import NearestAmount, nearest_amounts
 from topomend.model.nodes.node_state import NodeState

@@ -16,8 +16,8 @@ from tests.builders import TWO_NUMA_NODES, TWO_NUMA_NODES_SMT, node_state, pod
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
 from tests.seeds import SEED
 from verify.oracle.cases import node_state as state_of_case
-from verify.oracle.generate import random_case
 from verify.oracle.kept import KEPT
+from verify.oracle.random_cases.generate import random_case
 
 from topomend.model.nodes.node_state import NodeState, unavailable_cpus
 from topomend.model.pods.pod import Pod

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from _pytest.mark import ParameterSet
-from verify.oracle.made import random_shape
+from verify.oracle.random_cases.made import random_shape
 
 from topomend.discover.host import read_host
 from topomend.model.bitmask import mask_of

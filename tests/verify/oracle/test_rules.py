@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from verify.oracle.build import oracle_binary
 from verify.oracle.compare import Report
-from verify.oracle.generate import random_case
 from verify.oracle.kept import KEPT
 from verify.oracle.kubelet_oracle import KubeletOracle
+from verify.oracle.random_cases.generate import random_case
+from verify.oracle.random_cases.varied import varied_case
 from verify.oracle.rules import RULES, passed, rules_of
-from verify.oracle.varied import varied_case
 
 CASES = {path.stem: path for path in KEPT}
 

@@ -1,4 +1,4 @@
-"""Formats and checksums of a kubelet's state files. Random ones: tests/verify/oracle/test_restoring.py."""
+"""Formats and checksums of a kubelet's state files. Random ones: tests/verify/oracle/restoring."""
 
 import json
 from typing import Any

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.builders import kubelet_settings
-from verify.oracle.saved import sealed, written_claims
+from verify.oracle.restoring.saved import sealed, written_claims
 
 from topomend.model.machine import Core
 from topomend.model.shapes.shape import parse_shape

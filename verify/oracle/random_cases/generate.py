@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from verify.oracle.kubelet_oracle import Case
-from verify.oracle.restarts import unready_restart
+from verify.oracle.random_cases.restarts import unready_restart
 
 from topomend.model.quantity import parse_quantity, value
 

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 from verify.oracle.build import oracle_binary
 from verify.oracle.kubelet_oracle import KubeletOracle
-from verify.oracle.restoring import difference, random_restore
+from verify.oracle.restoring.compare import difference
+from verify.oracle.restoring.generate import random_restore
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 

@@ -12,9 +12,9 @@ import pytest
 from verify.oracle.agreement import play
 from verify.oracle.build import oracle_binary
 from verify.oracle.compare import MERGINGS
-from verify.oracle.generate import random_case
 from verify.oracle.kubelet_oracle import Case, KubeletOracle
-from verify.oracle.made import KNOWN, machine_of_shape, random_shape
+from verify.oracle.random_cases.generate import random_case
+from verify.oracle.random_cases.made import KNOWN, machine_of_shape, random_shape
 
 CASES_OF_KNOWN, RANDOM_SHAPES = 5, 150
 """``make oracle`` tries more, night after night."""

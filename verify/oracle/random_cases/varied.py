@@ -8,7 +8,7 @@ from random import Random
 
 from verify.oracle.kept import KEPT
 from verify.oracle.kubelet_oracle import Case
-from verify.oracle.restarts import unready_restart
+from verify.oracle.random_cases.restarts import unready_restart
 
 BEYOND_THE_MASKS = 64
 """The first NUMA id that the kubelet's masks cannot hold."""

@@ -12,9 +12,9 @@ import pytest
 from verify.oracle.agreement import play
 from verify.oracle.build import oracle_binary
 from verify.oracle.compare import MERGINGS
-from verify.oracle.generate import random_case
 from verify.oracle.kubelet_oracle import KubeletOracle
-from verify.oracle.recorded import RECORDED, recorded_machine
+from verify.oracle.random_cases.generate import random_case
+from verify.oracle.random_cases.recorded import RECORDED, recorded_machine
 
 CASES = 30
 """For each machine; ``make oracle`` tries more, night after night."""

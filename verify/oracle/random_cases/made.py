@@ -3,7 +3,7 @@
 from random import Random
 
 from verify.oracle.kubelet_oracle import Case
-from verify.oracle.recorded import case_machine
+from verify.oracle.random_cases.recorded import case_machine
 
 from topomend.model.shapes.known_machines import MACHINES
 from topomend.model.shapes.shape import parse_shape

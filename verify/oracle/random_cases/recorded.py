@@ -13,7 +13,7 @@ from topomend.discover.host import read_host
 from topomend.model.bitmask import members
 from topomend.model.machine import Core, Machine, NUMANode
 
-FOLDER = Path(__file__).parents[3] / "shared" / "data" / "hwloc"
+FOLDER = Path(__file__).parents[4] / "shared" / "data" / "hwloc"
 
 RECORDED = {path.name.removesuffix(".tar.bz2"): path for path in sorted(FOLDER.glob("*.tar.bz2"))}
 """Each recorded machine's archive by name; none if the folder is missing."""

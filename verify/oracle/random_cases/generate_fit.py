@@ -6,8 +6,8 @@ so that they meet.
 
 from random import Random
 
-from verify.oracle.generate import random_case
 from verify.oracle.kubelet_oracle import Case
+from verify.oracle.random_cases.generate import random_case
 
 from topomend.model.bitmask import parse_id_list
 from topomend.model.machine import hugepage_resource
