@@ -13,7 +13,9 @@ from topomend.check.catalogue import examine
 from topomend.check.facts import Facts, Kind
 from topomend.check.finding import Finding
 from topomend.check.node_objects import read_labels, read_publication
+from topomend.model.condition import Condition
 from topomend.model.nodes.node_state import NodeState
+from topomend.wire.condition import condition_fields
 from topomend.wire.document import MalformedObject
 from topomend.wire.node import read_node
 from topomend.wire.pods.running_pod import read_running_pod
@@ -102,3 +104,15 @@ def codes(facts: Facts, group: str = "TM") -> dict[str, list[str]]:
     for finding in findings(facts, group):
         found.setdefault(finding.code, []).append(finding.subject.name)
     return found
+
+
+def seen(state: NodeState, *, kept: int | None = None, **status: Any) -> Facts:
+    """The facts of one node that publishes the state."""
+    return facts_of([node_object(state, kept=kept)], [published(state, **status)])
+
+
+def condition(kind: str, status: str, reason: str, message: str = "why") -> Object:
+    return condition_fields(Condition(kind, status, reason, message))
+
+
+READY = condition("Ready", "True", "Ready", "")

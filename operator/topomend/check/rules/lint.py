@@ -1,6 +1,6 @@
 """TM4xx: what is wrong with a kubelet's configuration on a machine, before a kubelet has it.
 
-The rules about a node's settings are those of ``nodes``, asked of the node that would be.
+The rules about a node's settings are those of ``kubelets``, asked of the node that would be.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from topomend.check.check import Check, check
 from topomend.check.facts import Configured, Facts
 from topomend.check.facts import Publication as Published
 from topomend.check.finding import ORDER, Found, Report, Severity
-from topomend.check.rules import nodes
-from topomend.check.rules.nodes import STATIC_MEMORY, has_choice, is_static
+from topomend.check.rules import kubelets
+from topomend.check.rules.kubelets import STATIC_MEMORY, has_choice, is_static
 from topomend.model.bitmask import format_id_list
 from topomend.model.machine import Machine
 from topomend.model.nodes.kubelet import KubeletSettings, MemoryReservation
@@ -337,11 +337,11 @@ def reserved_memory_is_an_amount(facts: Facts) -> Iterator[Found]:
 
 
 OF_NODES = (
-    nodes.reserved_cpus_leave_some,
-    nodes.reserved_cpus_spare_accelerators,
-    nodes.alignment_is_kept,
-    nodes.kubelets_would_answer,
-    nodes.kubelets_are_modelled,
+    kubelets.reserved_cpus_leave_some,
+    kubelets.reserved_cpus_spare_accelerators,
+    kubelets.alignment_is_kept,
+    kubelets.kubelets_would_answer,
+    kubelets.kubelets_are_modelled,
 )
 """The checks of nodes that depend on the machine and the settings alone."""
 
