@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.closed_folder import closed
-from tests.discover.documents import object_of
+from tests.discover.discovered import object_of
 from tests.discover.lstopo import NAMES
 
 from topomend.discover.capture import MAX_UNPACKED, Capture, NotACapture, capture

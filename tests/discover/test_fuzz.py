@@ -17,7 +17,7 @@ from deploy.manifests import crd_schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.schema import complaints
-from tests.discover.documents import object_of
+from tests.discover.discovered import object_of
 
 from topomend.discover.assemble import Discovery
 from topomend.discover.discover import discover

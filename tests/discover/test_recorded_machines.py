@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.discover.documents import object_of
+from tests.discover.discovered import object_of
 from tests.discover.lstopo import NAMES
 
 from topomend.discover.discover import discover

@@ -18,7 +18,8 @@ from typing import Any
 from verify.config_oracle.generate import HEAD, Generator, encoded
 from verify.oracle.kubelet_oracle import KubeletOracle
 
-from topomend.discover.documents import NotADocument, NotTold, is_json, plain_value, read_document
+from topomend.discover.documents.read import is_json, read_document
+from topomend.discover.documents.value import NotADocument, NotTold, plain_value
 from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config import read_content, read_kubelet_config, read_written
 from topomend.discover.kubelet_config.fields import ROOT, Types, types_of

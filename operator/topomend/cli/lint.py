@@ -26,7 +26,8 @@ from topomend.cli.numa.check.printed import document, print_report
 from topomend.cli.output.console import echo, echo_lines
 from topomend.cli.output.failures import NO, BadInput
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, WIDE, YAML, echo_document, output_option
-from topomend.discover.documents import NotADocument, read_documents
+from topomend.discover.documents.read import read_documents
+from topomend.discover.documents.value import NotADocument
 from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_config import Judged, Written, judge
 from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, ConfigFile, drop_in_paths, file_of, read_file

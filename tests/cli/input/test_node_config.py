@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from topomend.cli.input.node_config import _PODS, of_node_config
 from topomend.cli.main import main
 from topomend.cli.output.failures import BadInput
-from topomend.discover.documents import plain_value
+from topomend.discover.documents.value import plain_value
 from topomend.model.shapes.known_machines import MACHINES
 
 P5 = "p5.48xlarge"

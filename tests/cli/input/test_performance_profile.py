@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from topomend.cli.input.performance_profile import of_profile
 from topomend.cli.main import main
 from topomend.cli.output.failures import BadInput
-from topomend.discover.documents import plain_value
+from topomend.discover.documents.value import plain_value
 
 CORE = """apiVersion: performance.openshift.io/v2
 kind: PerformanceProfile

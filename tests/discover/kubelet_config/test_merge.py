@@ -2,7 +2,7 @@
 
 import pytest
 
-from topomend.discover.documents import Members, Number
+from topomend.discover.documents.value import Members, Number
 from topomend.discover.kubelet_config.fields import types_of
 from topomend.discover.kubelet_config.merge import merged
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from topomend.check.finding import Subject
 from topomend.cli.output.failures import BadInput
-from topomend.discover.documents import NotADocument, plain_value, read_document
+from topomend.discover.documents.read import read_document
+from topomend.discover.documents.value import NotADocument, plain_value
 from topomend.discover.kubelet_config.files import API_VERSION, KIND, ConfigFile, file_of
 from topomend.discover.kubelet_config.kubelet_process import Flags
 from topomend.wire.document import Document, MalformedObject

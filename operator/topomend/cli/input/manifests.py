@@ -16,18 +16,19 @@ from topomend.cli.output.failures import BadInput
 def read_documents(source: str, flag: str) -> Iterator[Any]:
     """The documents in the file ``source``; errors name the flag ``flag``. Raises BadInput."""
     # Imported here: few commands are given a file.
-    from topomend.discover import documents  # noqa: PLC0415
+    from topomend.discover.documents.read import read_documents as documents_of  # noqa: PLC0415
+    from topomend.discover.documents.value import NotADocument, NotTold, plain_value  # noqa: PLC0415
 
     content = b""
     try:
         content = _content(source)
-        for document in documents.read_documents(content):
-            yield documents.plain_value(document.value)
+        for document in documents_of(content):
+            yield plain_value(document.value)
     except OSError as error:
         raise BadInput(f"{flag} {source}: {error.strerror or error}") from error
-    except documents.NotTold as error:
+    except NotTold as error:
         raise BadInput(f"{flag} {source} is not read as YAML: {plain(str(error), 200)}; give it as JSON") from error
-    except (documents.NotADocument, UnicodeDecodeError) as error:
+    except (NotADocument, UnicodeDecodeError) as error:
         words = _what_it_is(content) or plain(str(error).replace(' in "<byte string>"', ""), 200)
         raise BadInput(f"{flag} {source} is neither YAML nor JSON: {words}") from error
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from topomend.check.finding import Subject
 from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
-from topomend.discover.documents import NotADocument, is_json, plain_value, read_document
+from topomend.discover.documents.read import is_json, read_document
+from topomend.discover.documents.value import NotADocument, plain_value
 from topomend.model.bitmask import format_id_list
 from topomend.replay.startup import quantity
 from topomend.replay.startup.quantity import InvalidQuantity, Quantity

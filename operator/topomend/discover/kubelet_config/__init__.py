@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from topomend.base.plain_text import plain
-from topomend.discover.documents import Members
+from topomend.discover.documents.value import Members
 from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config.decode import Content, Decoder
 from topomend.discover.kubelet_config.fields import ROOT, types_of

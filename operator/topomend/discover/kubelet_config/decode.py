@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from topomend.discover.documents import Members, Number, Value
+from topomend.discover.documents.value import Members, Number, Value
 from topomend.discover.kubelet_config.fields import ROOT, Types
 from topomend.discover.kubelet_config.go_values import GoError, parse_duration
 from topomend.replay.startup.quantity import InvalidQuantity, parse

@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topomend.base.plain_text import plain
-from topomend.discover.documents import Document as Text
-from topomend.discover.documents import (
-    Members,
-    NotADocument,
-    NotTold,
-    Value,
-    is_json,
-    plain_value,
-    read_document,
-)
+from topomend.discover.documents.read import Document as Text
+from topomend.discover.documents.read import is_json, read_document
+from topomend.discover.documents.value import Members, NotADocument, NotTold, Value, plain_value
 from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_config.decode import fold
 from topomend.discover.kubelet_config.merge import VERSIONED_MINOR, as_unstructured

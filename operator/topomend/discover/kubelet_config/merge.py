@@ -9,7 +9,8 @@ every field, and decode the result over what they had read.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from topomend.discover.documents import Members, NotADocument, Number, Value, json_number
+from topomend.discover.documents.json_values import json_number
+from topomend.discover.documents.value import Members, NotADocument, Number, Value
 from topomend.discover.kubelet_config.decode import UNSET, Content, Decoded, Decoder
 from topomend.discover.kubelet_config.fields import ROOT, Types, defaulted, internal_names
 from topomend.replay.startup.defaults import with_defaults

@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from topomend.discover.documents import (
-    MAX_DEPTH,
-    NotADocument,
-    NotTold,
-    is_json,
-    plain_value,
-    read_document,
-    read_documents,
-)
+from topomend.discover.documents.read import is_json, read_document, read_documents
+from topomend.discover.documents.value import MAX_DEPTH, NotADocument, NotTold, plain_value
 
 
 def read(text: str) -> Any:
