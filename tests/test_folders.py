@@ -12,7 +12,7 @@ MOST = 12
 PROJECT = Path(__file__).parents[1]
 PACKAGE = Path(topomend.__file__).parent
 
-FOLDERS = {"tools": 2, "deploy": 5, "verify": 25}
+FOLDERS = {"tools": 2, "deploy": 5, "verify": 25, "tests/tools": 2, "tests/deploy": 8, "tests/verify": 25}
 """Those beside the package, and how many folders with modules each has at least, or it was not found."""
 
 

@@ -1,4 +1,4 @@
-"""How a kubelet is asked and whom it may be. A real one's answer and rights: tests/deploy/test_kubelet_configz."""
+"""How a kubelet is asked and whom it may be. A real one's answer: tests/deploy/programs/test_kubelet_configz."""
 
 import functools
 import socket

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from deploy.helm.chart import CHART, generated
 from deploy.manifests import ROOT, objects
+from tests.deploy.base.test_renamed import HOME, PREFIX, renamed
 from tests.deploy.chart.rendered import HELMS, Object, by_key, rendered
-from tests.deploy.test_components import COMPONENTS, built, patches_of_the_documentation
-from tests.deploy.test_renamed import HOME, PREFIX, renamed
+from tests.deploy.components.test_components import COMPONENTS, built, patches_of_the_documentation
 
 KEEP = {"helm.sh/resource-policy": "keep"}
 

@@ -1,4 +1,4 @@
-"""When a token is asked for, and for what. That the API server grants it: tests/deploy/test_kubelet_configz."""
+"""When a token is asked for, and for what. That the server grants it: tests/deploy/programs/test_kubelet_configz."""
 
 from collections.abc import Mapping
 from typing import Any

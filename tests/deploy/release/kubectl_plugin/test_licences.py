@@ -11,7 +11,7 @@ from deploy.release.kubectl_plugin import licences
 from deploy.release.kubectl_plugin.licences import LIBRARIES
 from deploy.release.kubectl_plugin.standalone import Pythons
 from deploy.release.packages import plugin_bom
-from tests.deploy.test_build import saved, tar
+from tests.deploy.image.test_build import saved, tar
 
 PYTHONS = Pythons(Path(), "3.14.1", "20260101")
 

@@ -18,8 +18,8 @@ import yaml
 from deploy.manifests import objects
 from tests.deploy.api import API, Answer, path_of
 from tests.deploy.conftest import token_of
+from tests.deploy.programs.test_programs import TOPOMEND, environment
 from tests.deploy.rights import may
-from tests.deploy.test_programs import TOPOMEND, environment
 from tests.waiting import eventually
 
 from topomend.kube.errors import Forbidden, Refused

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.deploy.api import API
-from tests.deploy.test_policies import PODS, existing
+from tests.deploy.base.test_policies import PODS, existing
 from tests.waiting import eventually
 
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE

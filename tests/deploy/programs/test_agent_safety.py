@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.agent.test_agent_on_cluster import SECRET_FOLDERS
 from tests.deploy.api import API
-from tests.deploy.test_components import COMPONENTS, built
-from tests.deploy.test_programs import environment
+from tests.deploy.components.test_components import COMPONENTS, built
+from tests.deploy.programs.test_programs import environment
 
 from topomend.sandbox import Sandbox
 from topomend.sandbox.processes.host import free_addresses
@@ -163,7 +163,7 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
     agent = [sys.executable, "-m", "topomend.cli", *arguments, f"--kubelet-state={node.kubelet_state}", "--once"]
     run = subprocess.run(
         powerless(cluster, "split", *agent),
-        env=environment(agent_on("split"), tmp_path) | {"PYTHONPATH": str(Path(__file__).parents[2] / "operator")},
+        env=environment(agent_on("split"), tmp_path) | {"PYTHONPATH": str(Path(__file__).parents[3] / "operator")},
         capture_output=True,
         text=True,
         check=False,

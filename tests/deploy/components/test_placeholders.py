@@ -8,9 +8,9 @@ import pytest
 from tests.builders import watched_pod
 from tests.clusters import SYSTEM
 from tests.deploy.api import API
-from tests.deploy.test_components import built
-from tests.deploy.test_policies import PODS, have_default_account
-from tests.deploy.test_scale_up import WAITS
+from tests.deploy.base.test_policies import PODS, have_default_account
+from tests.deploy.base.test_scale_up import WAITS
+from tests.deploy.components.test_components import built
 from tests.waiting import eventually
 
 from topomend.relaunch.placeholder import placeholder

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY, ROOT, objects
 from tests.deploy.api import API, path_of
-from tests.deploy.test_install import kubectl
+from tests.deploy.base.test_install import kubectl
 
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl
 

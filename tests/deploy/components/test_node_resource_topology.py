@@ -7,8 +7,8 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API
+from tests.deploy.base.test_install import kubectl
 from tests.deploy.conftest import token_of
-from tests.deploy.test_install import kubectl
 from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox

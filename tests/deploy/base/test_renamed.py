@@ -19,10 +19,10 @@ import yaml
 from deploy.manifests import ROOT, objects
 from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, two_node_cluster
 from tests.deploy.api import API, Answer, administrator
+from tests.deploy.base.test_install import WORKLOADS, kubectl
+from tests.deploy.base.test_policies import record
+from tests.deploy.components.test_components import built
 from tests.deploy.conftest import token_of
-from tests.deploy.test_components import built
-from tests.deploy.test_install import WORKLOADS, kubectl
-from tests.deploy.test_policies import record
 from tests.operator_process import Operator
 from tests.waiting import eventually
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY, ROOT
 from tests.deploy.api import API, path_of
-from tests.deploy.test_components import built
-from tests.deploy.test_renamed import HOME, OPERATOR, PREFIX, renamed
+from tests.deploy.base.test_renamed import HOME, OPERATOR, PREFIX, renamed
+from tests.deploy.components.test_components import built
 from tests.waiting import eventually
 
 from topomend.wire.group import STARTUP_TAINTS

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, path_of
-from tests.deploy.test_components import built
+from tests.deploy.components.test_components import built
 from tests.waiting import eventually
 from verify.kueue.kueue import kinds
 

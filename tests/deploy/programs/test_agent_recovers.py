@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.deploy.api import API, Answer
 from tests.deploy.conftest import token_of
-from tests.deploy.test_programs import environment
+from tests.deploy.programs.test_programs import environment
 from tests.waiting import awake, eventually, stretched
 
 from topomend.sandbox import Sandbox
@@ -88,7 +88,7 @@ def agent_of(cluster: Sandbox, account: Account, log: Path) -> Iterator[None]:
     command = [*cluster.exec_prefix(NODE), sys.executable, "-m", "tests.agent.agent_with_short_recheck", "agent"]
     flags = {"node-name": NODE, "kubelet-config": node.kubelet_config, "pod-resources": node.pod_resources}
     command += [f"--{name}={value}" for name, value in flags.items()]
-    paths = os.pathsep.join(str(Path(__file__).parents[2] / folder) for folder in (".", "operator"))
+    paths = os.pathsep.join(str(Path(__file__).parents[3] / folder) for folder in (".", "operator"))
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command,

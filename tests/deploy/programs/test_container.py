@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from deploy.manifests import ROOT
 from tests.deploy.api import API
-from tests.deploy.test_programs import environment
+from tests.deploy.programs.test_programs import environment
 from tests.waiting import eventually
 
 from topomend.kube.connection.access import SERVICE_ACCOUNT

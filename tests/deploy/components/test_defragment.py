@@ -7,8 +7,8 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, path_of
-from tests.deploy.test_components import built
-from tests.deploy.test_renamed import HOME, OPERATOR, PREFIX, renamed
+from tests.deploy.base.test_renamed import HOME, OPERATOR, PREFIX, renamed
+from tests.deploy.components.test_components import built
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
