@@ -1,6 +1,6 @@
 """The operator as a whole: composes its parts, runs their threads, and stops them.
 
-Owns threads, retries of whole reconciliations, and the health check. Leaves what to do about a pod to ``reconcile``.
+Owns leading, the lists, the gating of new pods, and the health check. Leaves pods and their retries to ``workers``.
 """
 
 import logging
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from topomend.cache.changes import TimePassed
 from topomend.controller.ingest import Ingest
 from topomend.controller.kueue_check import KueueCheck
+from topomend.controller.pauses import FORBIDDEN_SECONDS, TICK_SECONDS, pause_after
 from topomend.controller.relist import Relister
 from topomend.controller.watch_streams import WatchStreams
+from topomend.controller.workers import Workers
 from topomend.gating.definitions import Installation
 from topomend.gating.installer import Installer
 from topomend.gating.known_parameters import WATCHED, KnownParameters
@@ -24,14 +26,7 @@ from topomend.gating.parameters import ENSURE_SECONDS, Parameters
 from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import (
     APIError,
-    Forbidden,
-    Invalid,
-    MethodNotAllowed,
     NotFound,
-    NotPermitted,
-    ServerFailed,
-    Unanswered,
-    retry_after,
 )
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
@@ -39,7 +34,6 @@ from topomend.reconcile.described_owners import DescribedOwners
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.kueue.queued import Queued
 from topomend.reconcile.metrics.pods import Metrics
-from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.nodes.staleness import Staleness
 from topomend.reconcile.observe.hand_back import HandBack
 from topomend.reconcile.observe.observer import Observer
@@ -47,32 +41,22 @@ from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler
 from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.reconcile.store import Store
-from topomend.relaunch.driver import NoProgress
-from topomend.replay import effort
 from topomend.runtime.duties import Duties, Duty
 from topomend.runtime.event_recorder import EventRecorder
 from topomend.runtime.http.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page
 from topomend.runtime.http.process_metrics import metrics_page
 from topomend.runtime.http.server import Page
-from topomend.runtime.leader_election import RETRY_SECONDS, LeaderElection
+from topomend.runtime.leader_election import LeaderElection
 from topomend.runtime.queues.fair_queue import FairQueue
 from topomend.runtime.queues.work_queue import WorkQueue
 from topomend.runtime.threads import ThreadDied, watched
-from topomend.wire.document import MalformedObject
 
-TICK_SECONDS = 0.5
 KUEUE_SECONDS = 0.2
 """How often it is looked whether Kueue asks something, or something fits that did not."""
 
 RELIST_RETRY_SECONDS = 2.0
 UNEXPECTED_SECONDS = 60.0
 """Before everything is listed again after an unexpected error."""
-
-FORBIDDEN_SECONDS = 1.0
-"""Before a request is repeated that the API server has forbidden: permissions do not change within milliseconds."""
-
-MALFORMED_SECONDS = 60.0
-"""After how long to look again at a pod that cannot be read, but is relaunched or gated by us."""
 
 STARTING_SECONDS = 10.0
 """For how long after its first answer an API server may still answer wrongly: it forbids what it has not read yet."""
@@ -112,7 +96,6 @@ class Operator:
         self._client, self._settings = client, settings
         self._stopped, self._dead_thread = threading.Event(), ""
         self._relist_now = threading.Event()
-        self._unanswered = threading.Event()
         self._queue: WorkQueue[PodID] = WorkQueue(group_of=lambda pod: pod.namespace)
         self._to_brake: FairQueue[WatchedPod] = FairQueue(MAX_TO_BRAKE, MAX_TO_BRAKE // 10)
         self._store = Store()
@@ -154,6 +137,14 @@ class Operator:
         announcer = Announcer(self._recorder)
         self._hand_back = self._new_hand_back(writing, installation, announcer) if self._observes else None
         self._reconciler = self._new_reconciler(client, announcer)
+        self._workers = Workers(
+            self._client,
+            self._store,
+            self._queue,
+            self._waiting,
+            reconcile=self._reconciler.reconcile,
+            leads=self._leads.is_set,
+        )
         agents = Duty("agents", Staleness(client, self._store, announcer).report, TICK_SECONDS)
         self._listed = threading.Event()
         self._kueue = self._new_kueue_check(client) if settings.kueue else None
@@ -162,7 +153,7 @@ class Operator:
             (*self._reconciler.duties(self._waiting.requeue_blocked), agents, *kueue),
             stopped=self._stopped,
             are_due=self._leads.is_set,
-            pause_after=_retry_after,
+            pause_after=pause_after,
             succeeded=self._metrics.duty_done,
         )
         self._metrics.duties_begin(self._duties.names)
@@ -218,13 +209,11 @@ class Operator:
     def _run(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._ingest.start()
-        workers = self._start_workers()
+        self._workers.start(self._settings.workers)
         relister = threading.Thread(target=self._relist_loop, name="relist", daemon=True)
         relister.start()
         endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
-        threading.Thread(target=self._wake_up, name="wake-up", daemon=True).start()
-        threading.Thread(target=self._retry_after_outages, name="outages", daemon=True).start()
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._keep_time, name="time", daemon=True).start()
         self._duties.start()
@@ -235,10 +224,8 @@ class Operator:
             self._take_over()
         self._stopped.wait()
         _log.info("the operator stops")
-        self._queue.stop()
         self._to_brake.stop()
-        for worker in workers:
-            worker.join(5.0)
+        self._workers.stop()
         self._recorder.stop()
         if self._election:
             self._election.stop()
@@ -312,90 +299,6 @@ class Operator:
             except Exception as error:  # noqa: BLE001  the next refused pod brakes its controller
                 _log.error("%s/%s: its controller is not braked: unexpected: %r", pod.namespace, pod.name, error)
 
-    def _start_workers(self) -> Sequence[threading.Thread]:
-        workers = [
-            threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
-            for number in range(self._settings.workers)
-        ]
-        for worker in workers:
-            worker.start()
-        return workers
-
-    def _work(self) -> None:
-        while (pod := self._queue.get()) is not None:
-            retry_after = self._reconcile(pod) if self._leads.is_set() else None
-            self._queue.done(pod, failed=retry_after is not None, at_least=retry_after or 0.0)
-
-    def _reconcile(self, pod: PodID) -> float | None:
-        """Reconcile the pod. Returns None, or after a failure the seconds to wait at least before the next attempt.
-
-        A failure with one pod does not stop the others.
-        """
-        since = self._waiting.remove(pod)
-        try:
-            result = within_shares(
-                self._store, lambda shares: self._reconciler.reconcile(pod, shares), effort.TURN_SECONDS
-            )
-        except effort.TurnOver:
-            self._queue.add(pod)
-            return None
-        except NotPermitted:
-            return RETRY_SECONDS  # an operator that was paused leads again, often before it knows that it did not
-        except (APIError, NoProgress) as error:
-            _log.warning("%s/%s: %s; retried", pod.namespace, pod.name, error)
-            if isinstance(error, Unanswered | ServerFailed):
-                self._unanswered.set()
-            return _retry_after(error)
-        except MalformedObject as error:
-            _log.warning("%s/%s is left alone for a minute: %s", pod.namespace, pod.name, error)
-            self._queue.add(pod, MALFORMED_SECONDS)  # a claimed pod may be deleted meanwhile
-            return None
-        except Exception as error:  # noqa: BLE001  a bug that one pod reveals must not stop the others
-            _log.error("%s/%s: unexpected: %r; retried", pod.namespace, pod.name, error)
-            _log.debug("where it happened", exc_info=True)
-            return 0.0
-        if result.on_change:
-            self._waiting.add(pod, result, since)
-        if result.after is not None:
-            self._queue.add(pod, result.after)
-        return None
-
-    def _retry_after_outages(self) -> None:
-        """Retry all at once when the API server answers again: by then their delays are as long as the outage was."""
-        while not self._stopped.is_set():
-            if self._unanswered.wait(TICK_SECONDS) and self._was_away():
-                _log.info("the API server answers again: what failed meanwhile is retried")
-                self._queue.retry_now()
-
-    def _was_away(self) -> bool:
-        """Wait until the API server answers. Returns whether it did not at first: else only one request failed."""
-        was_away = False
-        while not self._stopped.is_set():
-            self._unanswered.clear()
-            try:
-                self._client.version()
-            except (Unanswered, ServerFailed):
-                was_away = True
-                self._stopped.wait(TICK_SECONDS)
-                continue
-            except APIError as error:
-                _log.debug("the API server answers: %s", error)
-            break
-        return was_away
-
-    def _wake_up(self) -> None:
-        """Enqueue the waiting pods that changes affect: that replays, so the thread that takes changes in does not."""
-        while not self._stopped.is_set():
-            if not self._waiting.wait_for_change(TICK_SECONDS):
-                continue
-            began = time.monotonic()
-            try:
-                self._waiting.requeue_affected()
-            except Exception as error:  # noqa: BLE001  a bug that one pod reveals must not stop the others
-                _log.error("waiting pods were not all asked about: unexpected: %r; they are retried by time", error)
-                _log.debug("where it happened", exc_info=True)
-            self._stopped.wait(time.monotonic() - began)  # the workers need the interpreter too
-
     def _watch_own_objects(self) -> None:
         from topomend.controller.own_objects import OwnObjects  # noqa: PLC0415  kopf takes a second to import: serve first
 
@@ -419,7 +322,7 @@ class Operator:
                     ensure()
                 except APIError as error:
                     _log.debug("the gating of new pods could not be checked: %s; retried", error)
-                    wait = max(TICK_SECONDS, _retry_after(error))
+                    wait = max(TICK_SECONDS, pause_after(error))
                     starting_until = time.monotonic() + STARTING_SECONDS
                 except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                     _log.error("the gating of new pods could not be checked: unexpected: %r; retried", error)
@@ -457,7 +360,7 @@ class Operator:
             return RELIST_RETRY_SECONDS
         except APIError as error:
             _log.warning("the cluster could not be listed: %s; retried", error)
-            asked = _retry_after(error)
+            asked = pause_after(error)
             self._stopped.wait(asked)  # whatever is missed meanwhile
             return max(0.0, RELIST_RETRY_SECONDS - asked)
         except Exception as error:  # noqa: BLE001  without the relist, what the streams miss is lost
@@ -506,13 +409,6 @@ class Operator:
                 return f"{plural} can be listed but are not watched"
             self._relist_now.set()
         return ""
-
-
-def _retry_after(error: Exception) -> float:
-    """How many seconds to leave the API server alone after this error."""
-    if isinstance(error, Forbidden | Invalid | MethodNotAllowed):
-        return FORBIDDEN_SECONDS
-    return retry_after(error)
 
 
 def _identity(settings: Settings) -> str:
