@@ -1,4 +1,7 @@
-"""A pool of CI runners whose controller deletes a failed pod at once: steered, there is no failed pod to delete."""
+"""A pool of CI runners whose controller deletes a failed pod at once: steered, there is no failed pod to delete.
+
+Jobs of 1, 2, 4 and 8 GPUs share its machines: those of 8 have a whole one, all others are on one processor.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,12 +14,13 @@ from tests.waiting import consistently, eventually
 
 from topomend.kube.client import EVENTS, PODS
 from topomend.kube.errors import NotFound
+from topomend.sandbox import ContainerResources
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night, pytest.mark.timeout(600)]
 
 FOLDER, NAMESPACE = "ci-pool", "arc-runners"
 
-SHAPE = "p5.48xlarge"
+SHAPE, GPU = "p5.48xlarge", "nvidia.com/gpu"
 
 PROCESSORS = 4
 """Of both nodes together."""
@@ -74,15 +78,18 @@ def refusals(up: Site) -> set[str]:
 
 def taken(up: Site) -> set[tuple[str, int]]:
     """The processors of which a running pod holds something: of which node, and which NUMA node."""
-    running = [
-        pod for pod in up.client.list(PODS, namespace=NAMESPACE).items if pod["status"].get("phase") == "Running"
-    ]
     return {
         (pod["spec"]["nodeName"], number)
-        for pod in running
-        for container in up.sandbox.resources(pod["metadata"]["name"], NAMESPACE)
-        for number in container.numa_nodes
+        for pod in up.client.list(PODS, namespace=NAMESPACE).items
+        if pod["status"].get("phase") == "Running"
+        for number in held(up, pod["metadata"]["name"]).numa_nodes
     }
+
+
+def held(up: Site, job: str) -> ContainerResources:
+    """What the container of a running job holds."""
+    (container,) = up.sandbox.resources(job, NAMESPACE)
+    return container
 
 
 def settled(up: Site) -> list[dict[str, Any]]:
@@ -100,13 +107,27 @@ def settled(up: Site) -> list[dict[str, Any]]:
 
 
 FILES = ("jobs.yaml", "more-jobs.yaml")
-"""They ask for 20 GPUs, and the pool has 16."""
+"""They ask for 28 GPUs, and the pool has 16: as many as the first file asks for."""
+
+ONE, ALL = 1, 2
+"""Processors that a job has of its machine, which has two."""
+
+SIZES = {
+    "eight-gpus": (8, ALL),
+    "one-gpu-a": (1, ONE),
+    "one-gpu-b": (1, ONE),
+    "two-gpus": (2, ONE),
+    "four-gpus-a": (4, ONE),
+}
+"""GPUs and processors of each job of the first file."""
 
 
 def test_no_job_fails_while_the_pool_fills_and_one_that_waits_gets_the_room(empty: Site) -> None:
     before = refusals(empty)
     with runners(empty) as deleted:
         waiting = {pod["metadata"]["name"]: pod for pod in settled(empty)}
+        found = {job: held(empty, job) for job in names(empty, "Running")}
+        assert {job: (len(its.devices[GPU]), len(its.numa_nodes)) for job, its in found.items()} == SIZES
         for pod in waiting.values():
             assert pod["spec"]["schedulingGates"]
             assert "no node admits it now: 2 of 2 nodes" in empty.told(pod, "UngateDeferred")
@@ -114,6 +135,28 @@ def test_no_job_fails_while_the_pool_fills_and_one_that_waits_gets_the_room(empt
         empty.remove(empty.get(first, NAMESPACE))
         (came, *_) = eventually("one of them to run", lambda: names(empty, "Running") & waiting.keys())
         assert empty.get(came, NAMESPACE)["metadata"]["uid"] == waiting[came]["metadata"]["uid"]
+    assert deleted == []
+    assert refusals(empty) == before
+
+
+def test_a_job_of_eight_gpus_waits_for_a_machine_and_gets_it_from_those_of_four(empty: Site) -> None:
+    before = refusals(empty)
+    with runners(empty) as deleted:
+        empty.apply(f"{FOLDER}/more-jobs.yaml")
+        fours = {content["metadata"]["name"] for content in empty.manifests(f"{FOLDER}/more-jobs.yaml")}
+        eventually("three of four GPUs to be on two machines", lambda: names(empty, "Running") == fours, 60)
+        (content,) = [pod for pod in empty.manifests(f"{FOLDER}/jobs.yaml") if pod["metadata"]["name"] == "eight-gpus"]
+        made = empty.client.create(PODS, content, NAMESPACE)
+        assert "no node admits it now: 2 of 2 nodes" in empty.told(made, "UngateDeferred")
+        ending = empty.get(min(fours), NAMESPACE)["spec"]["nodeName"]
+        for pod in [empty.get(name, NAMESPACE) for name in fours]:
+            if pod["spec"]["nodeName"] == ending:
+                empty.remove(pod)
+        eventually("it to run", lambda: "eight-gpus" in names(empty, "Running"), 60)
+        came = empty.get("eight-gpus", NAMESPACE)
+        assert (came["metadata"]["uid"], came["spec"]["nodeName"]) == (made["metadata"]["uid"], ending)
+        its = held(empty, "eight-gpus")
+        assert (len(its.devices[GPU]), len(its.numa_nodes)) == SIZES["eight-gpus"]
     assert deleted == []
     assert refusals(empty) == before
 
