@@ -142,7 +142,7 @@ preemption-differential: .venv/ready ## Fill CLUSTERS random clusters on a real 
 autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; builds Karpenter's kwok provider once)
 	@$(BIN)/python -m verify.autoscaler
 
-kueue: .venv/ready ## Run 200 Jobs through a real Kueue onto real kubelets, without and with the check numa-fit (builds Kueue once)
+kueue: .venv/ready ## Run 200 Jobs through a real Kueue onto real kubelets: alone, beside topomend, with the check numa-fit (builds Kueue once)
 	@$(BIN)/python -m verify.kueue
 
 contended: .venv/ready ## Compare waiting times under the plain scheduler, under topomend and at best; measure how long pods stay gated

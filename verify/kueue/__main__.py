@@ -1,8 +1,8 @@
-"""Run random Jobs through a real Kueue onto real kubelets, without and with the check numa-fit; count what is refused.
+"""Run the same random Jobs through a real Kueue onto real kubelets three ways, and compare them in a table.
 
-Jobs of one pod are of a plain namespace, those of several of a steered one. Then measure how long it takes from the
-end of the pod that stood in the way to the admission of a workload that waited, and how long a decision takes on
-5,000 nodes.
+The ways are Kueue alone, topomend beside it without the component, and with the check numa-fit. Jobs of one pod are of
+a plain namespace, those of several of a steered one. Then measure how long it takes from the end of the pod that stood
+in the way to the admission of a workload that waited, and how long a decision takes on 5,000 nodes.
 """
 
 import argparse
@@ -13,13 +13,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import yaml
 from deploy.manifests import DEPLOY
-from tests.clusters import Cluster, agents_on, cluster_of
+from tests.audit_log import audited
+from tests.clusters import SYSTEM, Cluster, agents_on, cluster_of
 from tests.operator_account import operator_account
 from tests.operator_process import Operator
 from tests.waiting import eventually
@@ -27,6 +29,7 @@ from tools.go_programs import NotBuilt
 from verify.kueue import decision, kueue
 from verify.targets import Target, judge
 
+from topomend.cli.output.table import echo_table
 from topomend.kube.client import JOBS, NAMESPACES, NODE_TOPOLOGIES, PODS
 from topomend.kube.kueue import ADMISSION_CHECKS, WORKLOADS
 from topomend.sandbox import NodeSpec
@@ -40,6 +43,8 @@ PLAIN, STEERED = "plain", "steered"
 """The namespaces: Jobs of one pod are of the first, those of several of the second."""
 
 COMPONENT = tuple(yaml.safe_load_all((DEPLOY / "components" / "kueue" / "role.yaml").read_text()))
+
+OPERATOR = f"system:serviceaccount:{SYSTEM}:topomend-operator"
 
 QUOTA = 1_000
 """CPUs of the ClusterQueue: more than the nodes have, so that Kueue's own counting holds no Job back."""
@@ -56,21 +61,36 @@ QUIET_SECONDS = 180.0
 """After how long without any change of a pod or Job those that have not ended are counted as stuck."""
 
 
+class Way(StrEnum):
+    """What runs beside Kueue."""
+
+    ALONE = "Kueue alone"
+    OFF = "topomend, check off"
+    CHECKED = "with numa-fit"
+
+
 @dataclass
 class Outcome:
-    """What became of the Jobs of one run. ``retries`` are how often quota was given back for want of room."""
+    """What became of the Jobs of one run.
+
+    ``retries`` are how often quota was given back for want of room, ``asked`` the requests of topomend's operator about
+    objects of Kueue, by the audit log.
+    """
 
     jobs: int
     ended: int = 0
     refused: set[str] = field(default_factory=set)
     retries: int = 0
     seconds: float = 0.0
+    asked: int = 0
 
-    def __str__(self) -> str:
-        return (
-            f"{self.ended} of {self.jobs} Jobs ended in {self.seconds:.0f} s; pods refused: {len(self.refused)}; "
-            f"quota given back {self.retries} times"
-        )
+    def row(self, way: Way) -> tuple[str, ...]:
+        """The cells of the table, as in ``HEADING``."""
+        figures = (str(len(self.refused)), str(self.retries), str(self.asked))
+        return (way, f"{self.ended} of {self.jobs}", f"{self.seconds:.0f} s", *figures)
+
+
+HEADING = ("WAY", "JOBS-ENDED", "IN", "PODS-REFUSED", "QUOTA-GIVEN-BACK", "REQUESTS-TO-KUEUE'S-API")
 
 
 def main() -> int:
@@ -85,59 +105,65 @@ def main() -> int:
     except (NotBuilt, SandboxUnavailable) as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    outcomes, waits = dict[Way, Outcome](), list[float]()
     with tempfile.TemporaryDirectory(prefix="topomend-kueue-") as folder:
-        alone, _ = run(options.jobs, options.seed, Path(folder) / "alone", checked=False)
-        checked, waits = run(options.jobs, options.seed, Path(folder) / "checked", checked=True)
+        for way in Way:
+            outcomes[way], waits = run(options.jobs, options.seed, Path(folder) / way.name, way)
+    echo_table([HEADING, *(outcome.row(way) for way, outcome in outcomes.items())])
     _say(f"from the change to the admission: {', '.join(f'{wait:.2f}' for wait in waits)} s")
     taken = sorted(decision.measure(MANY_NODES, options.decisions, options.seed))
     p99 = taken[int(len(taken) * 0.99)]
     _say(f"a decision on {MANY_NODES} nodes: median {taken[len(taken) // 2]:.3f} s, p99 {p99:.3f} s of CPU time")
+    checked, untouched = outcomes[Way.CHECKED], outcomes[Way.OFF]
     return judge(
         [
             Target("refused by kubelets, with numa-fit", len(checked.refused), 0),
             Target("Jobs that did not end, with numa-fit", checked.jobs - checked.ended, 0),
-            Target("Kueue alone refuses something: runs without", float(not alone.refused), 0),
+            Target("Kueue alone refuses something: runs without", float(not outcomes[Way.ALONE].refused), 0),
+            Target("requests to Kueue's API, check off", untouched.asked, 0),
+            Target("Jobs that did not end, check off", untouched.jobs - untouched.ended, 0),
             Target("from the change to the admission, at most", max(waits), REQUEUED_SECONDS, "s"),
             Target(f"decision on {MANY_NODES} nodes, p99", p99, DECISION_SECONDS, "s"),
         ]
     )
 
 
-def run(jobs: int, seed: int, folder: Path, *, checked: bool, waiters: int = WAITERS) -> tuple[Outcome, list[float]]:
+def run(jobs: int, seed: int, folder: Path, way: Way, *, waiters: int = WAITERS) -> tuple[Outcome, list[float]]:
     """What became of the Jobs, and where the check is asked the seconds that workloads waited after the change."""
     folder.mkdir()
-    with _cluster(folder, checked=checked) as cluster:
+    with _cluster(folder, way) as cluster:
         outcome = _play(cluster, list(_jobs(jobs, Random(seed))))
-        _say(f"{'with numa-fit' if checked else 'Kueue alone'}: {outcome}")
-        return outcome, [_wait(cluster, number) for number in range(waiters)] if checked else []
+        _say(f"{way}: {outcome.ended} of {outcome.jobs} Jobs ended, {len(outcome.refused)} pods were refused")
+        return outcome, [_wait(cluster, number) for number in range(waiters)] if way is Way.CHECKED else []
 
 
 @contextmanager
-def _cluster(folder: Path, *, checked: bool) -> Iterator[Cluster]:
-    """Kubelets, Kueue and its queue; with the check also agents and an operator."""
+def _cluster(folder: Path, way: Way) -> Iterator[Cluster]:
+    """Kubelets, Kueue and its queue; unless Kueue is alone also agents and an operator."""
     settings = {"topology_manager_policy": "single-numa-node", "cpu_manager_policy": "static"}
     specs = [NodeSpec.of_shape(name, SHAPE, **settings) for name in NODES]
     with cluster_of(specs) as cluster, ExitStack() as stack:
-        client, kubeconfig = cluster.client, cluster.sandbox.kubeconfig
-        kueue.install(client)
+        client = cluster.client
+        stack.enter_context(kueue.running(client, cluster.sandbox.kubeconfig, folder))
         for name in (PLAIN, STEERED):
             labels = {STEER_LABEL: "enabled"} if name == STEERED else {}
             metadata = {"name": name, "labels": labels}
             client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        if checked:
-            _start_topomend(cluster, folder, stack)
+        if way is not Way.ALONE:
+            _start_topomend(cluster, folder, stack, way)
+        if way is Way.CHECKED:
             head = {"apiVersion": API_VERSION, "kind": "AdmissionCheck", "metadata": {"name": "numa-fit"}}
             client.create(ADMISSION_CHECKS, head | {"spec": {"controllerName": CONTROLLER}})
-        stack.enter_context(kueue.running(client, kubeconfig, folder))
-        kueue.create_queue(client, QUOTA, (PLAIN, STEERED), ["numa-fit"] if checked else [])
+        kueue.create_queue(client, QUOTA, (PLAIN, STEERED), ["numa-fit"] if way is Way.CHECKED else [])
         yield cluster
 
 
-def _start_topomend(cluster: Cluster, folder: Path, stack: ExitStack) -> None:
-    """Agents, and an operator that gates pods of the steered namespace."""
+def _start_topomend(cluster: Cluster, folder: Path, stack: ExitStack, way: Way) -> None:
+    """Agents, and an operator that gates pods of the steered namespace, with the component where the check is asked."""
+    role, flags = (COMPONENT, ["--kueue"]) if way is Way.CHECKED else ((), [])
     stack.enter_context(agents_on(cluster, folder / "agents.log"))
-    account = stack.enter_context(operator_account(cluster, folder, COMPONENT))
-    operator = Operator(account, folder / "operator.log", "--kueue")
+    account = stack.enter_context(operator_account(cluster, folder, role))
+    operator = Operator(account, folder / "operator.log", *flags)
     stack.callback(operator.terminate)
     operator.wait_until_it_watches()
     eventually("the agents to publish", lambda: len(cluster.client.list(NODE_TOPOLOGIES).items) == len(NODES))
@@ -157,7 +183,8 @@ def _play(cluster: Cluster, jobs: Sequence[tuple[str, dict[str, Any]]]) -> Outco
     client, outcome, began = cluster.client, Outcome(len(jobs)), time.monotonic()
     version = client.list(PODS).version
     for namespace, content in jobs:
-        client.create(JOBS, content, namespace)
+        made = client.create(JOBS, content, namespace)
+        assert made["spec"]["suspend"], "Kueue's webhook has not suspended the Job"
     seen, changed = ("", -1), began
     while outcome.ended < len(jobs) and time.monotonic() < changed + QUIET_SECONDS:
         for event in _events(cluster, version):
@@ -172,7 +199,20 @@ def _play(cluster: Cluster, jobs: Sequence[tuple[str, dict[str, Any]]]) -> Outco
     ]
     outcome.retries = sum(check.get("retryCount", 0) for check in checks)
     outcome.seconds = time.monotonic() - began
+    outcome.asked = _requests_to_kueue(cluster)
     return outcome
+
+
+def _requests_to_kueue(cluster: Cluster) -> int:
+    """How often topomend's operator has asked the API server about objects of Kueue."""
+    assert cluster.sandbox.audit_log
+    return len(
+        {
+            event["auditID"]  # of a watch the log has its begin and its end
+            for event in audited(cluster.sandbox.audit_log)
+            if event["user"]["username"] == OPERATOR and event["requestURI"].startswith("/apis/kueue.x-k8s.io/")
+        }
+    )
 
 
 def _events(cluster: Cluster, version: str) -> Iterator[dict[str, Any]]:

@@ -1,14 +1,13 @@
-"""Kueue's own manager and kinds, from a pinned Go module, beside a sandbox.
+"""Kueue's own manager, kinds and webhooks, from a pinned Go module, beside a sandbox.
 
-Kueue's webhooks are off: a sandbox has no Services through which the API server could reach them. Its manager serves
-them on loopback, and nobody calls. So whoever creates a Job suspends it, as Kueue's webhook would have done. Kinds are
-asked for in the version in which they are stored, so that nothing is converted.
+Its webhooks are those of its release, and the API server calls them by their Service. A sandbox has no network of
+Services, so this one is an external name of loopback, and has the manager's port. Kueue makes the certificate itself.
 """
 
 import os
 import subprocess
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.clusters import CRDS
 from tests.waiting import eventually, stretched
 from tools.go_programs import GoPrograms, downloaded
 
-from topomend.kube.client import NAMESPACES, SECRETS, Client, Resource
+from topomend.kube.client import JOBS, NAMESPACES, SECRETS, Client, Resource
 from topomend.kube.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
 from topomend.sandbox.processes.host import free_ports
 from topomend.wire.queued_workload import API_VERSION
@@ -32,8 +31,8 @@ LOCAL_QUEUES = Resource(API_VERSION, "localqueues")
 
 SYSTEM = "kueue-system"
 
+_SERVICES = Resource("v1", "services")
 _SERVICE, _SECRET = "kueue-webhook-service", "kueue-webhook-server-cert"
-_WEBHOOKS = ("mutating", "validating")
 _CONVERTED = ("localqueues", "clusterqueues", "workloads", "cohorts", "multikueueclusters")
 """The kinds into whose conversion Kueue writes its certificate, and does not start before."""
 
@@ -47,35 +46,59 @@ def manager() -> Path:
 @cache
 def kinds() -> tuple[dict[str, Any], ...]:
     """The definitions of Kueue's kinds. Raises NotBuilt, SandboxUnavailable."""
-    folder = downloaded(PROGRAMS.module, {}, MODULE) / "config" / "components" / "crd" / "bases"
+    folder = _components() / "crd" / "bases"
     return tuple(yaml.safe_load(path.read_text()) for path in sorted(folder.glob("kueue.x-k8s.io_*.yaml")))
 
 
-def install(client: Client) -> None:
-    """Kueue's kinds, and the objects into which its manager writes the certificate of its webhooks."""
+def _components() -> Path:
+    """The manifests of Kueue's release, as kustomize takes them. Raises NotBuilt, SandboxUnavailable."""
+    return downloaded(PROGRAMS.module, {}, MODULE) / "config" / "components"
+
+
+def _webhooks(service: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The configurations of Kueue's webhooks, as its kustomization makes them, but for the place of their Service."""
+    folder = _components() / "webhook"
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    patches = [yaml.safe_load(each["patch"]) for each in kustomization["patches"]]
+    patched = {webhook["name"]: webhook for patch in patches for webhook in patch["webhooks"]}
+    for content in yaml.safe_load_all((folder / "manifests.yaml").read_text()):
+        webhooks = [
+            webhook
+            | patched.get(webhook["name"], {})
+            | {"clientConfig": {"service": {**webhook["clientConfig"]["service"], **service}}}
+            for webhook in content["webhooks"]
+        ]
+        yield content | {"metadata": {"name": f"kueue-{content['metadata']['name']}"}, "webhooks": webhooks}
+
+
+def _install(client: Client, port: int) -> None:
+    """Kueue's kinds and webhooks, which are served on this port, and what its manager writes its certificate into."""
+    service = {"namespace": SYSTEM, "name": _SERVICE, "port": port}
     for kind in kinds():
         if kind["spec"]["names"]["plural"] in _CONVERTED:
-            service = {"namespace": SYSTEM, "name": _SERVICE, "path": "/convert"}
-            webhook = {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}
+            webhook = {"clientConfig": {"service": {**service, "path": "/convert"}}, "conversionReviewVersions": ["v1"]}
             kind = {**kind, "spec": {**kind["spec"], "conversion": {"strategy": "Webhook", "webhook": webhook}}}  # noqa: PLW2901
         client.create(CRDS, kind)
     eventually("Kueue's kinds to be served", lambda: [client.list(WORKLOADS)])
     client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
     client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _SECRET}}, SYSTEM)
-    for webhook_kind in _WEBHOOKS:
-        version = "admissionregistration.k8s.io/v1"
-        resource = Resource(version, f"{webhook_kind}webhookconfigurations", namespaced=False)
-        metadata = {"name": f"kueue-{webhook_kind}-webhook-configuration"}
-        words = f"{webhook_kind.capitalize()}WebhookConfiguration"
-        client.create(resource, {"apiVersion": version, "kind": words, "metadata": metadata, "webhooks": []})
+    loopback = {"metadata": {"name": _SERVICE}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+    client.create(_SERVICES, {"apiVersion": "v1", "kind": "Service", **loopback}, SYSTEM)
+    for content in _webhooks(service):
+        plural = f"{content['kind'].lower()}s"
+        client.create(Resource(content["apiVersion"], plural, namespaced=False), content)
 
 
 @contextmanager
 def running(client: Client, kubeconfig: Path, folder: Path) -> Iterator[Path]:
-    """Kueue's manager beside the cluster of this kubeconfig; it ends with the context. Its log is the value."""
+    """Kueue, installed on the cluster of this kubeconfig; its manager ends with the context. Its log is the value.
+
+    While it starts no pod or Job can be created, since its webhooks are asked about each.
+    """
     log, certificates, settings = folder / "kueue.log", folder / "certificates", folder / "kueue.yaml"
     certificates.mkdir()
     health, metrics, webhook = free_ports(3)
+    _install(client, webhook)
     settings.write_text(
         yaml.safe_dump(
             {
@@ -102,6 +125,7 @@ def running(client: Client, kubeconfig: Path, folder: Path) -> Iterator[Path]:
         try:
             eventually("Kueue to write its certificate", lambda: _mounted(client, certificates), 60.0)
             eventually("Kueue to schedule", lambda: "clusterqueue-reconciler" in log.read_text(), 120.0)
+            eventually("Kueue to suspend new Jobs", lambda: _suspends(client), 60.0)
             yield log
             if process.poll() is not None:
                 raise AssertionError(f"Kueue ended: {log.read_text()[-2000:]}")
@@ -116,6 +140,11 @@ def _mounted(client: Client, folder: Path) -> bool:
     for name, content in data.items():
         (folder / name).write_bytes(b64decode(content))
     return bool(data)
+
+
+def _suspends(client: Client) -> bool:
+    made = client.create(JOBS, job("probe", 1, 1, 1), "default", dry_run=True)
+    return bool(made["spec"].get("suspend"))
 
 
 def create_queue(client: Client, cpus: int, namespaces: Sequence[str], checks: Sequence[str] = ()) -> None:
@@ -143,6 +172,6 @@ def job(name: str, cpus: int, pods: int, seconds: int) -> dict[str, Any]:
         "resources": {"limits": {"cpu": str(cpus), "memory": f"{64 * cpus}Mi"}},
     }
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
-    spec = {"parallelism": pods, "completions": pods, "suspend": True, "backoffLimit": 1000, "template": {"spec": pod}}
+    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 1000, "template": {"spec": pod}}
     labels = {"kueue.x-k8s.io/queue-name": "queue"}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": spec}
