@@ -1,5 +1,6 @@
 """The campaign: what it moves, and everything that keeps it from moving a pod."""
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,8 +17,10 @@ from topomend.decide.defragment.moves import Defragmented, Move
 from topomend.decide.defragment.search import defragment
 from topomend.decide.queue.order import Reservation
 from topomend.kube.errors import Conflict, DeniedForNow, Forbidden, NotFound, Refused, TooManyRequests, Unanswered
+from topomend.model.pods.evictable_pod import EvictablePod
 from topomend.model.pods.pod import Pod
 from topomend.reconcile.defragment import campaign as module
+from topomend.reconcile.defragment.movable_pods import MovablePods
 from topomend.reconcile.defragment.quiet import LOOK_SECONDS, QUIET_SECONDS
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.placement.move_under_way import UnderWay, stand_in_of
@@ -693,18 +696,14 @@ def test_where_the_next_pod_is_gone_the_one_after_it_counts(fields: dict[str, st
     assert current.next_pod is None
 
 
-def test_a_pod_that_its_controller_adds_before_the_eviction_gets_the_place_and_nobody_is_refused() -> None:
+def test_a_pod_that_its_controller_adds_while_the_eviction_is_under_way_gets_the_place_and_nobody_is_refused() -> None:
     """A worker meets it gated before there is a next pod, and no field of it tells one from the other."""
     model = halves("a", "b", "c")
     targets: list[str] = []
 
     def scale_up() -> None:
-        current = model.move.current
-        assert current
-        targets.append(current.move.target.node)
+        targets.append(scale_up_now(model))
         model.server.fail = lambda: None
-        model.scale_up("more", "half")
-        model.place_waiting()
 
     model.server.fail = scale_up
     until_evicted(model)
@@ -713,6 +712,54 @@ def test_a_pod_that_its_controller_adds_before_the_eviction_gets_the_place_and_n
     assert [model.places()["more"]] == targets
     assert model.places()[model.moves()[0]] != ""
     assert model.refused == []
+
+
+def scale_up_now(model: Model) -> str:
+    """The controller of the pod to be moved adds one, which a worker meets at once. The target of the move."""
+    current = model.move.current
+    assert current
+    model.scale_up("more", "half")
+    model.place_waiting()
+    return current.move.target.node
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["its controller says so", "its controller does not say so yet"])
+def test_where_a_controller_is_scaled_up_once_the_place_is_held_nobody_is_evicted(
+    *, is_seen: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new pod finds the place held, as everybody does, and goes to the other node that has room for it."""
+    caplog.set_level(logging.INFO)
+    model, before = halves("a", "b", "c"), MovablePods.why_stays
+    targets: list[str] = []
+
+    def why_stays(pods: MovablePods, pod: EvictablePod) -> str:
+        why = before(pods, pod)
+        if not targets:
+            targets.append(scale_up_now(model))
+        return before(pods, pod) if is_seen else why
+
+    monkeypatch.setattr(MovablePods, "why_stays", why_stays)
+    until(model, lambda: bool(targets))
+    assert model.server.asked == []
+    assert (model.move.current, model.held_places()) == (None, [])
+    assert model.places()["more"] not in {"", *targets}
+    assert model.results() == {"kept": 1}
+    assert "is not moved: its controller is being deleted, scaled or rolled out" in caplog.text
+
+
+def test_the_place_is_held_no_longer_where_the_controller_cannot_be_read_at_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = halves("a", "b")
+
+    def why_stays(*_: object) -> str:
+        raise Unanswered("no answer")
+
+    monkeypatch.setattr(MovablePods, "why_stays", why_stays)
+    with pytest.raises(Unanswered):
+        wait(model, 1800.0)
+    assert model.server.asked == []
+    assert (model.move.current, model.held_places()) == (None, [])
 
 
 def until_evicted(model: Model) -> None:

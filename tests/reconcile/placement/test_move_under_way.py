@@ -15,9 +15,16 @@ MOVE = Move(
 )
 
 
-def under_way() -> MoveUnderWay:
+def held(moved: WatchedPod = MOVED) -> MoveUnderWay:
+    """The place is held, and nobody is evicted yet."""
     made = MoveUnderWay()
-    made.begin(UnderWay(MOVE, MOVED, stand_in_of(MOVE), 10.0, 20.0))
+    made.begin(UnderWay(MOVE, moved, stand_in_of(MOVE), 10.0, 20.0))
+    return made
+
+
+def under_way(moved: WatchedPod = MOVED) -> MoveUnderWay:
+    made = held(moved)
+    assert made.evict(())
     return made
 
 
@@ -56,6 +63,31 @@ def test_the_first_new_pod_of_the_controller_is_the_next_one_and_a_later_one_onl
     assert not move.excluded(next_pod("half-3"))
     move.next_is_gone()
     assert move.excluded(next_pod("half-3"))
+
+
+def test_a_pod_that_comes_before_the_eviction_does_not_get_the_place_and_nobody_is_evicted() -> None:
+    move = held()
+    assert move.stand_in(next_pod()) is None
+    assert not move.excluded(next_pod())
+    assert not move.evict(())
+
+
+def test_nobody_is_evicted_while_another_pod_of_the_controller_waits_that_no_worker_has_met() -> None:
+    assert not held().evict([next_pod()])
+    strangers = (next_pod("other", replace(OWNER, uid="uid-of-another")), next_pod("bare", None))
+    assert held().evict(strangers)
+    assert not MoveUnderWay().evict(())
+
+
+def test_the_next_pod_of_a_stateful_set_has_the_name_of_the_moved_one() -> None:
+    """One that is scaled up while the moved pod ends may have a new one first (``podManagementPolicy: Parallel``)."""
+    owner = Owner("StatefulSet", "half", "uid-of-half", "apps/v1")
+    move = under_way(replace(MOVED, owner=owner))
+    added, next_one = next_pod("half-2", owner), replace(next_pod("half-1", owner), uid="another")
+    assert move.stand_in(added) is None
+    assert not move.excluded(added)
+    assert move.stand_in(next_one)
+    assert move.excluded(next_one)
 
 
 def test_once_let_go_the_next_pod_may_go_anywhere_and_after_the_end_nobody_is_concerned() -> None:

@@ -17,7 +17,7 @@ SYSTEM_PRIORITY = 2_000_000_000
 
 REPLICA_SET, STATEFUL_SET = "ReplicaSet", "StatefulSet"
 
-MALFORMED = "Malformed"
+MALFORMED, OWNER_CHANGES = "Malformed", "OwnerChanges"
 BUDGET = "Budget"
 WORDS: Mapping[str, str] = {
     "Static": "its kubelet runs it from a file",
@@ -36,7 +36,7 @@ WORDS: Mapping[str, str] = {
     "SchedulerRules": "the scheduler judges its nodes by more than replay knows",
     "Volumes": "on which nodes its volumes are is not known",
     "OwnerUnknown": "its controller is gone or cannot be read",
-    "OwnerChanges": "its controller is being deleted, scaled or rolled out",
+    OWNER_CHANGES: "its controller is being deleted, scaled or rolled out",
     "NotComplete": "not all pods of its controller are ready",
     "OnlyOne": "its controller has no other pod",
     "OtherTemplate": "its controller's next pod asks for something else",
@@ -129,7 +129,7 @@ def _by_its_workload(pod: WatchedPod, workload: Workload | None) -> str:
     if workload is None:
         return "OwnerUnknown"
     if workload.ending or workload.rolling or workload.existing != workload.replicas:
-        return "OwnerChanges"
+        return OWNER_CHANGES
     if workload.ready < workload.replicas:
         return "NotComplete"
     if workload.replicas < 2:

@@ -1,10 +1,10 @@
 """Moves pods for better places: a search finds the moves, and one after another is carried out, slowly.
 
 Before each eviction the pods of the nodes that matter are listed once more and the move is proven once more, alone; its
-target is held; and no other pod is evicted until the next one runs or is given up. Where a move does not bring what it
-promised, its pool rests, longer each time. Owns when a move begins and ends. Leaves which moves are best to
-``decide/defragment``, which pods may be moved to ``movable_pods``, when a pool rests to ``quiet``, and the nodes for
-the next pod to the workers, who ask ``move_under_way``.
+target is held, and the pod's controller read once more; and no other pod is evicted until the next one runs or is given
+up. Where a move does not bring what it promised, its pool rests, longer each time. Owns when a move begins and ends.
+Leaves which moves are best to ``decide/defragment``, which pods may be moved to ``movable_pods``, when a pool rests to
+``quiet``, and the nodes for the next pod to the workers, who ask ``move_under_way``.
 
 Nothing is remembered beyond a restart: a pod that came less than an hour ago is not moved, and whoever begins to lead
 waits first.
@@ -20,6 +20,7 @@ from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import PodAssumed, PodForgotten
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.defragment.candidates import kinds_now
+from topomend.decide.defragment.movable import OWNER_CHANGES, WORDS
 from topomend.decide.defragment.moves import Defragmented, Limits, Move
 from topomend.decide.defragment.search import defragment
 from topomend.decide.queue.order import Reservation
@@ -226,6 +227,8 @@ class Campaign:
         under_way = UnderWay(move, pod, stand_in, comes_by, comes_by + RUNS_SECONDS)
         self._move.begin(under_way)
         self._held_at, self._running_since = now, None
+        if not self._may_still_go(under_way, chosen.pod):
+            return
         try:
             self._client.evict(pod.name, pod.namespace, uid=pod.uid)
         except (Unanswered, ServerFailed):
@@ -243,15 +246,34 @@ class Campaign:
         _log.info("%s was evicted from %s, to come to %s", name, move.origin.node, move.target.node)
         self._announcer.moves(pod, move)
 
+    def _may_still_go(self, under_way: UnderWay, pod: EvictablePod) -> bool:
+        """Whether its controller still has all of its pods and makes none, now that the place is held. Raises APIError.
+
+        The proof took time, and to a controller that is scaled up the place would be as good for another pod.
+        """
+        try:
+            why = self._pods.why_stays(pod)
+        except BaseException:
+            self._give_up(under_way)
+            raise
+        if not why and self._move.evict(self._store.snapshot.gated.values()):
+            return True
+        self._give_up(under_way)
+        self._stays(under_way.pod, WORDS[why or OWNER_CHANGES])
+        return False
+
     def _keep(self, pod: WatchedPod, error: APIError) -> None:
         """The API server does not let the pod go now: that concerns this pod alone, unless it concerns all."""
         if not isinstance(error, Refused) or concerns_all(error):
             raise error
         if isinstance(error, Forbidden) and self._right.is_denied_by(error):
             raise error
+        self._stays(pod, f"{error}")
+
+    def _stays(self, pod: WatchedPod, why: str) -> None:
         self._leave_alone(pod.uid)
         self._metrics.move_ended(KEPT)
-        _log.info("%s/%s is not moved: %s", pod.namespace, pod.name, error)
+        _log.info("%s/%s is not moved: %s", pod.namespace, pod.name, why)
 
     def _give_up(self, under_way: UnderWay) -> None:
         """The place is held no longer, and nobody is kept from any node."""

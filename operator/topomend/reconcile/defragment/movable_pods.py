@@ -117,6 +117,10 @@ class MovablePods:
         pods = replace(found.pods, unsettled=unsettled, ending=ending)
         return replace(found, pods=pods, used={**before.used, **found.used})
 
+    def why_stays(self, each: EvictablePod) -> str:
+        """Why the pod may not be moved now, by its controller as it is now; empty where it may. Raises APIError."""
+        return self._why_stays(each, self._workload)
+
     def _read(self, fields: str, *, cached: bool) -> Sequence[_Read]:
         snapshot = self._store.snapshot
 

@@ -30,8 +30,8 @@ MAX_RESOURCES = 50
 """How many resources are told apart; those that come later are OTHER. A pod may ask for any name."""
 
 MOVED, ELSEWHERE, KEPT, LOST = RESULTS = ("moved", "elsewhere", "kept", "lost")
-"""What became of a move: the next pod runs where it was told, or elsewhere; the API server kept the pod; or no next pod
-runs in time."""
+"""What became of a move: the next pod runs where it was told, or elsewhere; the API server kept the pod, or its
+controller began to change; or no next pod runs in time."""
 
 FITS, UNFIT, UNDECIDED, UNCHECKED = DECISIONS = ("fits", "unfit", "undecided", "unchecked")
 """What was decided about a workload of Kueue: its pods fit; they do not; that took too long; or they are too many."""
