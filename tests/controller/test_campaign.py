@@ -1,7 +1,7 @@
 """The campaign of moves on real kubelets: fragmented GPUs become whole ones, and the pods that wait for them run."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, events_o
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES, NODES, PODS
+from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES, NODES, PODS, STATEFUL_SETS, Resource
+from topomend.kube.errors import NotFound
 from topomend.model.bitmask import NUMAMask, mask_of
 from topomend.sandbox import NodeSpec
 from topomend.wire.published.node_topology import read_node_topology
@@ -24,18 +25,22 @@ NAMESPACE = "steered"
 GPU = "vendor.com/gpu"
 ONE = {"app": "one"}
 CAMPAIGN = "tests.controller.operator_with_short_rests"
+STAYS = "example.com/stays"
 SECONDS_APART = 4.0
 FLAGS = ("--defragment", f"--defragment-rate={3600 / SECONDS_APART}", "--defragment-minutes=0.05")
 
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[Cluster]:
-    """Three nodes of two NUMA nodes with two and four GPUs, their agents, and a steered namespace."""
+    """Three nodes of two NUMA nodes with two and four GPUs, of which the two are in use, and a steered namespace."""
     shape = f"numa:2 cores:8 memory:4Gi device:{GPU}@0=2,1=4"
     specs = [NodeSpec.of_shape(name, shape, topology_manager_policy="single-numa-node") for name in NAMES]
     with cluster_of(specs) as it, agents_on(it):
         eventually("the agents to publish", lambda: len(it.client.list(NODE_TOPOLOGIES).items) == len(NAMES))
         steer(it, NAMESPACE)
+        for name in NAMES:
+            it.create(of_gpus(f"filler-{name}", 2, node=name))
+            eventually("it to be published", lambda: f"filler-{name}" in shown(it, name))  # noqa: B023
         yield it
 
 
@@ -52,9 +57,6 @@ def test_scattered_gpus_become_whole_sets_and_the_pods_that_wait_for_them_run(
 ) -> None:
     """NUMA node 0 of each node is full; on NUMA node 1 a replica of one GPU keeps a pod of four out."""
     monkeypatch.setenv("LEAST_AGE_SECONDS", "2")
-    for name in NAMES:
-        gpus.create(of_gpus(f"filler-{name}", 2, node=name))
-        eventually("it to be published", lambda: f"filler-{name}" in shown(gpus, name))  # noqa: B023
     with operator(gpus, tmp_path / "before.log"):
         spread(gpus)
         wanting = [gpus.create(of_gpus(name, 4), NAMESPACE) for name in ("want-1", "want-2")]
@@ -79,6 +81,44 @@ def test_scattered_gpus_become_whole_sets_and_the_pods_that_wait_for_them_run(
     assert len([each for each in ones(gpus) if each["status"]["phase"] == "Running"]) == 3
 
 
+def test_a_parallel_stateful_set_that_grows_while_the_moved_pod_ends_gives_the_place_to_the_next_one(
+    gpus: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its further pod comes first, because the moved one ends only once a finalizer is gone."""
+    monkeypatch.setenv("LEAST_AGE_SECONDS", "2")
+    clear(gpus)
+    with operator(gpus, tmp_path / "set-before.log"):
+        spread(gpus, STATEFUL_SETS, podManagementPolicy="Parallel", serviceName="one")
+        want = gpus.create(of_gpus("want-3", 4), NAMESPACE)
+        eventually("it to wait", lambda: events_of(gpus, want, "UngateDeferred"))
+    for number in range(len(NAMES)):
+        gpus.client.merge(PODS, f"one-{number}", {"metadata": {"finalizers": [STAYS]}}, NAMESPACE)
+    with operator(gpus, tmp_path / "set.log", *FLAGS, module=CAMPAIGN) as campaign:
+        owner = gpus.client.get(STATEFUL_SETS, "one", NAMESPACE)
+        [told] = eventually("a pod to be moved", lambda: events_of(gpus, owner, "Defragmenting"), 120.0)
+        moved = told["note"].split()[0]
+        gpus.client.merge(STATEFUL_SETS, "one", {"spec": {"replicas": len(NAMES) + 1}}, NAMESPACE)
+        further = f"one-{len(NAMES)}"
+        eventually("the further pod to run", lambda: runs(gpus, further), 60.0)
+        assert gpus.get(moved, NAMESPACE)["metadata"].get("deletionTimestamp"), "it is there still"
+        gpus.client.merge(PODS, moved, {"metadata": {"finalizers": None}}, NAMESPACE)
+        [done] = eventually("the move to be told", lambda: events_of(gpus, owner, "Defragmented"), 60.0)
+        assert done["note"].startswith(f"{moved} was moved: {moved} runs on ")
+        assert events_of(gpus, owner, "DefragmentationFailed") == []
+        assert "Traceback" not in campaign.text()
+
+
+def clear(cluster: Cluster) -> None:
+    """Delete what another test has left in the namespace."""
+    for resource in (DEPLOYMENTS, BUDGETS, PODS):
+        for item in cluster.client.list(resource, namespace=NAMESPACE).items:
+            name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+            with suppress(NotFound):  # its controller is being deleted too
+                cluster.client.delete(resource, name, NAMESPACE, uid=uid)
+    for name in NAMES:
+        eventually(f"{name} to have the others no more", lambda: shown(cluster, name) == {f"filler-{name}"}, 60.0)  # noqa: B023
+
+
 @contextmanager
 def operator(cluster: Cluster, log: Path, *flags: str, module: str = "") -> Iterator[Operator]:
     started = Operator(cluster.sandbox.kubeconfig, log, *flags, module=module)
@@ -90,16 +130,17 @@ def operator(cluster: Cluster, log: Path, *flags: str, module: str = "") -> Iter
         print(started.text())
 
 
-def spread(cluster: Cluster) -> None:
-    """A Deployment of three replicas, each of which was created while the other nodes were cordoned."""
+def spread(cluster: Cluster, resource: Resource = DEPLOYMENTS, **fields: str) -> None:
+    """A Deployment or StatefulSet of three replicas, each of which was created while the other nodes were cordoned."""
     template = {"metadata": {"labels": ONE}, "spec": of_gpus("", 1)["spec"]}
-    spec = {"replicas": 0, "selector": {"matchLabels": ONE}, "template": template}
-    content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "one"}, "spec": spec}
-    cluster.client.create(DEPLOYMENTS, content, NAMESPACE)
+    spec = {"replicas": 0, "selector": {"matchLabels": ONE}, "template": template, **fields}
+    kind = "Deployment" if resource == DEPLOYMENTS else "StatefulSet"
+    content = {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": "one"}, "spec": spec}
+    cluster.client.create(resource, content, NAMESPACE)
     for number, node in enumerate(NAMES, 1):
         for other in NAMES:
             cluster.client.merge(NODES, other, {"spec": {"unschedulable": other != node or None}})
-        cluster.client.merge(DEPLOYMENTS, "one", {"spec": {"replicas": number}}, NAMESPACE)
+        cluster.client.merge(resource, "one", {"spec": {"replicas": number}}, NAMESPACE)
         eventually(f"a replica on {node}", lambda: node in running_nodes(cluster))  # noqa: B023
     for name in NAMES:
         cluster.client.merge(NODES, name, {"spec": {"unschedulable": None}})
