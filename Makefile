@@ -24,7 +24,7 @@ E2E = verify/e2e$(if $(filter $(NEWEST),$(KUBERNETES)),,/e2e_story.py)
 E2E_OUTPUT = $(if $(LANES),--numprocesses $(LANES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -rP,-s)
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room what-if dra make-room-cost defragment-cost pictures fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler kueue contended pool live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
+.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room what-if dra make-room-cost defragment-cost campaign-cost pictures fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler kueue contended pool live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -87,6 +87,9 @@ make-room-cost: .venv/ready ## Measure how long kubectl numa make-room takes on 
 
 defragment-cost: .venv/ready ## Measure how long kubectl numa defragment takes on 1,000 nodes
 	@$(BIN)/python -m verify.bench.defragment_cost
+
+campaign-cost: .venv/ready ## Measure how long the search for moves on 1,000 nodes delays the operator's other work
+	@$(BIN)/python -m verify.bench.campaign_cost
 
 pictures: .venv/ready ## Look at every picture in Chromium, light and dark: axe, requests, keyboard, sizes; screenshots in build/pictures
 	@$(BIN)/python -m verify.pictures

@@ -56,6 +56,7 @@ PARTS: Mapping[str, Part] = {
     "check-cost": Part("verify.bench.check_cost"),
     "make-room-cost": Part("verify.bench.make_room_cost"),
     "defragment-cost": Part("verify.bench.defragment_cost"),
+    "campaign-cost": Part("verify.bench.campaign_cost"),
     "make-room": Part("verify.room"),
     "what-if": Part("verify.what_if"),
     "dra": Part("verify.dra"),
