@@ -30,7 +30,7 @@ from topomend.kube.errors import Unanswered, Untrusted
 from topomend.kube.official import Official
 from topomend.kube.pool import Connections, Pool
 
-SECONDS = 30.0
+SECONDS = 120.0
 Kind = type[Pool] | type[Official]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 

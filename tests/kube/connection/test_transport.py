@@ -16,7 +16,7 @@ from topomend.kube.connection.tls import trusting, trusting_anybody
 from topomend.kube.connection.transport import FAILURES, Server, Transport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-SECONDS, BYTES = 5.0, 1000
+SECONDS, BYTES = 120.0, 1000
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def answering(*connections: tuple[bytes, ...]) -> Iterator[tuple[Server, list[by
                     connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(30)
+        listener.settimeout(SECONDS)
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         yield Server("127.0.0.1", listener.getsockname()[1], None), requests
