@@ -26,10 +26,10 @@ from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.faults.steps import MAIN_LINE, step_of
 from tests.operator_process import Operator, OperatorProcess
 from tests.refusing_node import refused_pod, refusing_cluster
-from tests.waiting import eventually
+from tests.waiting import TimedOut, eventually
 
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
-from topomend.kube.errors import APIError, Conflict, NotFound
+from topomend.kube.errors import AlreadyExists, APIError, Conflict, NotFound
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 NAMESPACE = "default"
@@ -104,14 +104,17 @@ class Report:
 class Feed:
     """Creates pods that are refused, and removes them once they have been relaunched and run.
 
-    ``uids`` are the first pods of the names being relaunched, ``refused`` the uids of each name that a record calls
-    refused, and ``done`` the names that were relaunched. ``size`` is how many are being relaunched at any time.
+    ``uids`` are the first pods of the names being relaunched, empty where the answer to the creation was lost, and
+    ``refused`` the uids of each name that a record calls refused. ``removed`` are the names whose pods ran and were
+    removed, perhaps without an answer, and ``done`` those of which that is known. ``size`` is how many are being
+    relaunched at any time.
     """
 
     cluster: Cluster
     uids: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     refused: dict[str, set[str]] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
     size: int = UNDISTURBED_PODS
     number: int = 0
 
@@ -128,14 +131,20 @@ class Feed:
             pod = pods.get(name)
             is_new = pod is not None and pod["metadata"]["uid"] != uid
             if pod and is_new and pod["status"].get("phase") == "Running" and name not in open_names:
+                self.removed.add(name)
                 self.cluster.remove(pod)
+                pod = None
+            if pod is None and name in self.removed:
                 del self.uids[name]
                 self.done.append(name)
         self._remove_old(records)
         while len(self.uids) < self.size:
+            name = f"soak-{self.number + 1}"
+            try:
+                self.uids[name] = client.create(PODS, refused_pod(name), NAMESPACE)["metadata"]["uid"]
+            except AlreadyExists:  # by a request whose answer was lost; whatever its uid, that pod never runs
+                self.uids[name] = ""
             self.number += 1
-            created = client.create(PODS, refused_pod(f"soak-{self.number}"), NAMESPACE)
-            self.uids[created["metadata"]["name"]] = created["metadata"]["uid"]
 
     def run(self, until: threading.Event) -> None:
         """Refill until the event is set."""
@@ -167,7 +176,7 @@ class Undisturbed:
     def run(self, feeding: threading.Thread, relaunches: int, restarts: int) -> None:
         """Start feeding pods, wait for the relaunches, then restart, with some relaunches after each restart."""
         operator = self._start()
-        time.sleep(2)  # the watches have begun
+        operator.wait_until_it_watches()
         feeding.start()
         self._wait_for(relaunches)
         for _ in range(restarts):
@@ -336,7 +345,8 @@ def _converge(cluster: Cluster, folder: Path, feed: Feed) -> float:
     while feed.uids and time.monotonic() - begun < CONVERGE_SECONDS:
         time.sleep(POLL_SECONDS)
     converged_in = time.monotonic() - begun
-    time.sleep(3)  # the operator removes gates and finalizers that are left
+    with suppress(TimedOut):  # what the operator leaves is reported
+        eventually("gates and finalizers to be removed", lambda: not _leftovers(cluster))
     operator.terminate()
     return converged_in
 
