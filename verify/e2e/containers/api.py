@@ -12,6 +12,9 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
+ANSWER_SECONDS = 300.0
+"""How long an answer may take: longer than a busy machine ever stands still, for nothing is judged by it."""
+
 
 class Refused(Exception):
     """The API server refused a request; ``code`` is HTTP's."""
@@ -68,7 +71,7 @@ class API:
             connection.close()
 
     def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
-        connection = self._connect(30)
+        connection = self._connect(ANSWER_SECONDS)
         try:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, {"Host": "localhost", "Content-Type": "application/json"})

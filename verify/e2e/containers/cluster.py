@@ -66,6 +66,9 @@ machines with several NUMA nodes."""
 
 START_SECONDS = 120.0
 
+END_SECONDS = 120.0
+"""How long a program that is told to end may take, before it is taken for one that hangs."""
+
 
 class Cluster:
     """A running cluster; a context manager that removes it."""
@@ -144,7 +147,7 @@ class Cluster:
         kubelet = self._nodes[name].kubelet
         assert kubelet is not None
         kubelet.signal(signal.SIGTERM)
-        kubelet.wait(30)
+        kubelet.wait(END_SECONDS)
         self._programs.remove(kubelet)
 
     def change_flag(self, name: str, flag: str, value: str) -> None:
@@ -212,7 +215,7 @@ class Cluster:
         finally:
             self._keeper.end()
             for program in self._programs:
-                program.wait(10)
+                program.wait(END_SECONDS)
             self.logs.close()
 
     def __enter__(self) -> Self:

@@ -130,10 +130,15 @@ class Installed:
         return is_gated(self.tried())
 
     def leader(self) -> Object:
-        """The operator's pod that holds the Lease: the Lease's holder is the pod's name and uid."""
-        holder = eventually("an operator to lead", self._holder, 30)
-        (pod_name, _, _) = holder.partition("_")
-        return self.cluster.api.get(f"/api/v1/namespaces/{OPERATOR}/pods/{pod_name}")
+        """The operator's pod that holds the Lease: the Lease's holder is the pod's name and uid.
+
+        The Lease of one that was killed is its own for a while, though its pod may be gone.
+        """
+        return eventually("an operator to lead", self._leading, 30)
+
+    def _leading(self) -> Object | None:
+        (pod_name, _, _) = self._holder().partition("_")
+        return self.cluster.api.find(f"/api/v1/namespaces/{OPERATOR}/pods/{pod_name}") if pod_name else None
 
     def refusal(self, name: str) -> float:
         """When pod ``name`` was refused."""

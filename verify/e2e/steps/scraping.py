@@ -1,7 +1,11 @@
 """A real Prometheus beside the control plane, which finds topomend's pods by their annotations and has its alerts."""
 
 import json
+import math
+import sys
+import time
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Self
 
 import yaml
@@ -18,6 +22,9 @@ ADDRESS = "127.0.0.1:9090"
 
 SCRAPE_SECONDS, EVALUATION_SECONDS = 30, 15
 """The interval that our monitors have, and one at which rules are evaluated: Prometheus' own default is a minute."""
+
+_READ = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
+"""What prints a page in the cluster's network, as promtool does not."""
 
 _POD = "__meta_kubernetes_pod"
 
@@ -60,7 +67,32 @@ class Prometheus:
 
     def firing(self) -> set[str]:
         """The names of the alerts that fire now."""
-        return {series["metric"]["alertname"] for series in self.asked('ALERTS{alertstate="firing"}')}
+        return self._alerts('ALERTS{alertstate="firing"}')
+
+    def fired_since(self, moment: float) -> set[str]:
+        """The names of the alerts that fired at any evaluation since ``moment``, by the machine's clock."""
+        seconds = math.ceil(time.time() - moment)
+        return self._alerts(f'max_over_time(ALERTS{{alertstate="firing"}}[{seconds}s])')
+
+    def wait_for_a_round(self) -> None:
+        """Wait until every rule has been evaluated with what every pod has exported from now on."""
+        began = time.time()
+        eventually("every pod to be scraped", lambda: min(self._scraped()) > began, SCRAPE_SECONDS * 3)
+        scraped = time.time()
+        eventually("every rule to be evaluated", lambda: min(self._evaluated()) > scraped, EVALUATION_SECONDS * 3)
+
+    def _alerts(self, expression: str) -> set[str]:
+        return {series["metric"]["alertname"] for series in self.asked(expression)}
+
+    def _scraped(self) -> list[float]:
+        """When each pod was scraped last."""
+        return [float(series["value"][1]) for series in self.asked("timestamp(up)")]
+
+    def _evaluated(self) -> list[float]:
+        """When each group of rules was evaluated last."""
+        answer = json.loads(self._cluster.run(sys.executable, "-c", _READ, f"http://{ADDRESS}/api/v1/rules"))
+        groups = answer["data"]["groups"]
+        return [datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups]
 
 
 def _configuration() -> dict[str, Any]:
