@@ -49,6 +49,9 @@ class Kubelet:
     def start(self) -> None:
         self.sandbox.start_kubelet(NODE)
 
+    def begin(self) -> None:
+        self.sandbox.begin_kubelet(NODE)
+
     def write(self, name: str, content: str) -> None:
         self._run("sh", "-c", 'cat > "$0"', str(self.root / name), given=content)
 
@@ -101,7 +104,7 @@ def test_a_kubelet_refuses_the_predicted_files_in_the_predicted_words_and_starts
         assert why in sentence
         assert path == str(kubelet.root / name)
         assert not kubelet.says(sentence)
-        kubelet.start()
+        kubelet.begin()
         eventually(f"the kubelet to say {sentence}", partial(kubelet.says, sentence), 60)
         kubelet.stop()
         kubelet.delete(path)

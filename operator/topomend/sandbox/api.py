@@ -60,6 +60,12 @@ class API:
             return None
 
 
+def heartbeat(node: Mapping[str, Any]) -> str:
+    """When a kubelet last wrote the Node's status, as the Node has it; empty if none has."""
+    conditions = node.get("status", {}).get("conditions", ())
+    return next((str(one.get("lastHeartbeatTime", "")) for one in conditions if one["type"] == "Ready"), "")
+
+
 def is_ready(node: Mapping[str, Any], devices: Mapping[str, int]) -> bool:
     """Whether a Node is Ready, has no taints, and offers at least ``devices`` (number by resource)."""
     status = node.get("status", {})

@@ -21,7 +21,7 @@ import yaml
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import layout, registry
-from topomend.sandbox.api import is_ready
+from topomend.sandbox.api import heartbeat, is_ready
 from topomend.sandbox.control_plane import HOST, Files
 from topomend.sandbox.devices import dra_objects
 from topomend.sandbox.failures import ProgramFailed, SandboxError
@@ -221,9 +221,12 @@ class Sandbox:
         self._supervisor.stop([kubelet_program(self.node(node_name).name)])
 
     def start_kubelet(self, node_name: str) -> None:
-        """Start the kubelet of a node again and wait until the node is ready. Raises ProgramFailed."""
+        """Start the kubelet of a node again and wait until it says that the node is ready. Raises ProgramFailed."""
         spec = self._specs[self.node(node_name).name]
+        before = self._heartbeat(spec.name)
         self._supervisor.start([kubelet_program(spec.name)])
+        # What the last one said stays, its devices too, which the new one does not have yet.
+        self._wait(f"the kubelet of {spec.name} to speak", lambda: self._heartbeat(spec.name) not in {before, ""})
         self._wait_for_kubelets([spec])
 
     def begin_kubelet(self, node_name: str) -> None:
@@ -383,6 +386,10 @@ class Sandbox:
                 name = dra_objects.slice_name(spec.name, dra_objects.driver_of(resource))
                 path = f"{dra_objects.GROUP}/resourceslices/{name}"
                 self._wait(f"the devices {resource} of {spec.name}", partial(self._is_there, path))
+
+    def _heartbeat(self, node_name: str) -> str:
+        """When the node's kubelet last wrote the node's status; empty if that cannot be read."""
+        return heartbeat(self._api.get(f"/api/v1/nodes/{node_name}") or {})
 
     def _is_there(self, path: str) -> bool:
         return self._api.get(path) is not None
