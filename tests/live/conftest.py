@@ -15,7 +15,7 @@ from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import Client, Resource, connect
+from topomend.kube.client import NODE_TOPOLOGIES, Client, Resource, connect
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.sandbox import Sandbox
 from topomend.wire.group import API_VERSION
@@ -81,18 +81,14 @@ def published(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """The shared cluster with its agents, which run as long as the module's tests; every node is published."""
     with ExitStack() as stack:
         client = Agents(stack, tmp_path_factory.mktemp("agents")).start(cluster)
-        wait = [
-            "check",
-            "--skip",
-            "TM1",
-            "--wait",
-            "60",
-            "--kubeconfig",
-            str(cluster.kubeconfig),
-        ]  # without an operator
-        result = CliRunner().invoke(numa, wait)
-        assert result.exit_code == 0, result.output
+        wait_until_published(cluster)
         yield client
+
+
+def wait_until_published(sandbox: Sandbox) -> None:
+    """Wait until each node's agent has published, on a cluster without an operator."""
+    arguments = ["check", "--skip", "TM1", "--kubeconfig", str(sandbox.kubeconfig)]
+    eventually("every node to be published", lambda: CliRunner().invoke(numa, arguments).exit_code == 0, 60)
 
 
 class Agents:
@@ -102,9 +98,13 @@ class Agents:
         self._stack, self._folder = stack, folder
 
     def start(self, sandbox: Sandbox) -> Client:
+        """What other agents have published is gone: they may have ended before they saw the last pods end."""
         client = connect(str(sandbox.kubeconfig))
         self._stack.callback(client.close)
         install_kinds(client)
+        for topology in client.list(NODE_TOPOLOGIES).items:
+            metadata = topology["metadata"]
+            client.delete(NODE_TOPOLOGIES, metadata["name"], uid=metadata["uid"])
         for node in sandbox.nodes:
             process = start_agent(sandbox, node.name, self._folder / f"agent-{node.name}.log")
             self._stack.callback(end, process)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.agent.kubelet_allocations import published_holdings, read_state_files
 from tests.clusters import Cluster
-from tests.live.conftest import Agents, install_kinds
+from tests.live.conftest import Agents, install_kinds, wait_until_published
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
@@ -73,10 +73,7 @@ def sandbox() -> Iterator[Sandbox]:
 def published(sandbox: Sandbox, with_agents: Agents) -> Client:
     """The nodes, with an agent each."""
     client = with_agents.start(sandbox)
-    result = CliRunner().invoke(
-        numa, ["check", "--skip", "TM1", "--wait", "60", "--kubeconfig", str(sandbox.kubeconfig)]
-    )
-    assert result.exit_code == 0, result.output
+    wait_until_published(sandbox)
     return client
 
 

@@ -74,6 +74,8 @@ def account(cluster: Sandbox, admin: API, tmp_path: Path) -> Path:
     path = tmp_path / "viewer.kubeconfig"
     path.write_text(yaml.safe_dump(configuration))
     path.chmod(0o600)
+    # The API server knows an account of this name that was deleted for a moment longer, and no token of the new one.
+    eventually("the token to be known", lambda: "401" not in ask(path, "show").stderr)
     return path
 
 
@@ -84,6 +86,7 @@ def viewer(admin: API, account: Path) -> Iterator[Path]:
     eventually("the role to count", lambda: ask(account, "check", "--skip", "TM1").exit_code == 0)
     yield account
     admin.delete(path_of(_binding()))
+    eventually("the role to count no longer", lambda: ask(account, "show").exit_code == 3)
 
 
 def ask(kubeconfig: Path, *arguments: str) -> Result:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.live.conftest import Agents
+from tests.live.conftest import Agents, wait_until_published
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
@@ -48,6 +48,7 @@ def published(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """The shared cluster with RUNNING on it, all published."""
     with ExitStack() as stack:
         client = Agents(stack, tmp_path_factory.mktemp("agents")).start(cluster)
+        wait_until_published(cluster)
         for name, (node, resources) in RUNNING.items():
             created = client.create(PODS, manifest(name, node, resources), "default")
             stack.callback(remove, client, name, created["metadata"]["uid"])
