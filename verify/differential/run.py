@@ -15,7 +15,7 @@ from typing import Any
 from tests.builders import pod_manifest
 from tests.clusters import Cluster, agents_on, cluster_of, steer
 from tests.operator_process import Operator
-from tests.waiting import TimedOut, eventually
+from tests.waiting import TimedOut, awake, eventually, stretched
 from verify.differential.workloads import (
     DEVICE_CLASS,
     DRIVER,
@@ -186,14 +186,14 @@ def _outcome(
     """How many pods of each workload have run: at ``least`` so many, where that comes in time."""
     enough_bound = {workload.name for workload in batch if workload.bound}
     wanted = {workload.name: workload.pods for workload in batch} if least is None else least
-    began = changed = time.monotonic()
+    began = changed = awake()
     up: Mapping[str, int] = {}
     patience = STABLE_SECONDS if least is None else MOST_SECONDS
-    while time.monotonic() - changed < patience and time.monotonic() - began < MOST_SECONDS:
+    while awake() - changed < stretched(patience) and awake() - began < stretched(MOST_SECONDS):
         pods = _pods(cluster, namespace)
         now = Counter(_workload_of(pod) for pod in pods if _is_up(pod, enough_bound=_workload_of(pod) in enough_bound))
         if now != up:
-            up, changed = now, time.monotonic()
+            up, changed = now, awake()
         if all(up.get(name, 0) >= count for name, count in wanted.items()):
             break
         time.sleep(POLL_SECONDS)

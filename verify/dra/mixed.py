@@ -53,6 +53,8 @@ CONTAINERS = (
 )
 CLASSES = {"single": ("nic", "gpu"), "restricted": ("nic", "gpu"), "best-effort": ("nic",)}
 
+UNSCHEDULABLE = "Unschedulable"
+
 PODS_OF_A_ROUND = (3, 8)
 """How many pods a round creates on each node, at least and at most."""
 
@@ -103,7 +105,7 @@ def _round(cluster: Cluster, readers: Mapping[str, "_Reader"], random: Random, n
         for node in readers
         for each in range(random.randint(*PODS_OF_A_ROUND))
     ]
-    ended = {name: str(eventually(f"{name} to run or not", partial(_answer, cluster, name), 90)) for name in names}
+    ended = {name: str(eventually(f"{name} to run or not", partial(_end_of, cluster, name), 90)) for name in names}
     running = [name for name in names if ended[name] == "Running"]
     found, unknown = Round(len(running), len(names) - len(running)), dict[str, str]()
     try:
@@ -166,14 +168,23 @@ def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _answer(cluster: Cluster, name: str) -> str:
-    """The pod's phase once it has an end, or ``Unschedulable``."""
-    status = cluster.get(name)["status"]
+def _end_of(cluster: Cluster, name: str) -> str:
+    """What became of the pod. One that is unschedulable is deleted: it would run once a refused one has left room."""
+    content = cluster.get(name)
+    answer, metadata = _answer(content), content["metadata"]
+    if answer == UNSCHEDULABLE:
+        cluster.client.delete(PODS, name, "default", uid=metadata["uid"], version=metadata["resourceVersion"])
+    return answer
+
+
+def _answer(content: Mapping[str, Any]) -> str:
+    """The pod's phase once it has an end, or UNSCHEDULABLE."""
+    status = content["status"]
     waits = any(
-        (each["type"], each["status"], each.get("reason")) == ("PodScheduled", "False", "Unschedulable")
+        (each["type"], each["status"], each.get("reason")) == ("PodScheduled", "False", UNSCHEDULABLE)
         for each in status.get("conditions", ())
     )
-    return "Unschedulable" if waits else status["phase"] if status["phase"] in ("Running", "Failed") else ""
+    return UNSCHEDULABLE if waits else status["phase"] if status["phase"] in ("Running", "Failed") else ""
 
 
 class _Reader:

@@ -7,7 +7,9 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from click.testing import CliRunner
 
 from topomend.check.catalogue import CHECKS
 from topomend.cli.kubectl_numa import numa
+from topomend.cli.numa.check import check
 
 WRONG = {"metadata": 7, "spec": 7, "status": 7, "data": 7, "webhooks": 7, "resources": [7]}
 NAMED = {"name": "x", "namespace": "y", "resourceVersion": "1", "labels": {"app.kubernetes.io/component": 7}}
@@ -105,9 +108,14 @@ def test_each_reason_is_said_once_with_the_codes_that_wait_for_it(kubeconfig: Pa
 
 
 @pytest.mark.parametrize("kubeconfig", ["nothing"], indirect=True)
-def test_wait_says_once_what_it_waits_for_until_its_time_is_over(kubeconfig: Path) -> None:
-    result = CliRunner().invoke(numa, ["check", "--wait", "3", "--kubeconfig", str(kubeconfig)])
+def test_wait_says_once_what_it_waits_for_until_its_time_is_over(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = count()
+    monkeypatch.setattr(check, "time", SimpleNamespace(monotonic=lambda: next(passed), sleep=lambda _: None))
+    result = CliRunner().invoke(numa, ["check", "--wait", "30", "--kubeconfig", str(kubeconfig)])
     assert result.exit_code == 1
+    assert next(passed) > 30
     (line,) = result.stderr.splitlines()
     assert line.startswith("waiting: TM101 CustomResourceDefinition brakes.topomend.io: ")
     assert line.endswith(", and 3 more")
