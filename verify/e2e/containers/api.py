@@ -56,13 +56,15 @@ class API:
         return self._ask("DELETE", path)
 
     def watch(self, path: str, version: str) -> Iterator[tuple[str, Object]]:
-        """Watch a list from ``version`` on: ADDED, MODIFIED or DELETED, each with the object.
+        """Watch a list from ``version`` on: ADDED, MODIFIED, DELETED or BOOKMARK, each with the object.
 
-        Ends with the stream; raises OSError if the connection breaks.
+        A bookmark has nothing but the version from which to watch on. Ends with the stream; raises OSError if the
+        connection breaks.
         """
         connection = self._connect(None)
+        query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}"
         try:
-            connection.request("GET", f"{path}?watch=1&resourceVersion={version}", headers={"Host": "localhost"})
+            connection.request("GET", f"{path}?{query}", headers={"Host": "localhost"})
             response = connection.getresponse()
             while line := response.readline():
                 event = json.loads(line)

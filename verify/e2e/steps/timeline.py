@@ -30,13 +30,16 @@ class Timeline:
         current = api.get(path)
         for item in current["items"]:
             self._moments.append(Moment(time.monotonic(), "ADDED", item))
-        stream = api.watch(path, current["metadata"]["resourceVersion"])
 
         def follow() -> None:
+            version = current["metadata"]["resourceVersion"]
             try:
-                for change, item in stream:
-                    self._moments.append(Moment(time.monotonic(), change, item))
-            except (OSError, HTTPException, ValueError) as error:
+                while True:  # the API server ends every watch after half an hour or more
+                    for change, item in api.watch(path, version):
+                        version = item["metadata"]["resourceVersion"]
+                        if change != "BOOKMARK":
+                            self._moments.append(Moment(time.monotonic(), change, item))
+            except (OSError, HTTPException, ValueError, KeyError) as error:  # KeyError: a Status has no version
                 self._error = error
             self._over = True
 
