@@ -31,7 +31,7 @@ from topomend.kube.client import (
     Resource,
     connect,
 )
-from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.errors import AlreadyExists, Forbidden, NotFound
 from topomend.model.condition import Summary
 from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit
@@ -128,6 +128,17 @@ def priority_class(cluster: "Cluster", name: str, number: int, **fields: str) ->
         yield
     finally:
         cluster.client.delete(PRIORITY_CLASSES, name, uid=made["metadata"]["uid"])
+        # The next class of this name would be taken for known, and be gone for the moment between the two.
+        eventually(f"the API server to forget {name}", lambda: _is_refused(cluster, user))
+
+
+def _is_refused(cluster: "Cluster", content: dict[str, Any]) -> bool:
+    """Whether the API server admits no such pod."""
+    try:
+        cluster.client.create(PODS, content, "default", dry_run=True)
+    except Forbidden:
+        return True
+    return False
 
 
 @contextmanager
@@ -143,7 +154,7 @@ def storming_deployment(cluster: "Cluster") -> Iterator[None]:
         yield
     finally:
         cluster.client.delete(DEPLOYMENTS, STORM, "default", uid=made["metadata"]["uid"])
-        eventually("no replica to be left", lambda: not storm_replicas(cluster))
+        eventually("no replica to be left", lambda: not storm_replicas(cluster), COLLECTOR_SECONDS)
 
 
 def storm_replicas(cluster: "Cluster") -> list[dict[str, Any]]:
@@ -239,8 +250,11 @@ class Cluster:
             self.publish(replace(state, pods=(), memory=None))
 
     def remove_all(self) -> None:
-        """Remove every pod and record. What fails while the machine stands still is tried again: tests come after."""
-        eventually("all pods to be gone", self._has_no_pods_after_removal)
+        """Remove every pod and record. What fails while the machine stands still is tried again: tests come after.
+
+        A controller that was deleted goes on creating pods until the garbage collector has deleted its own objects.
+        """
+        eventually("all pods to be gone", self._has_no_pods_after_removal, COLLECTOR_SECONDS)
 
     def _has_no_pods_after_removal(self) -> bool:
         for content in self.pods():

@@ -16,9 +16,10 @@ import yaml
 from click.testing import CliRunner
 from deploy.manifests import DEPLOY, objects
 from tests.builders import pod_manifest
-from tests.clusters import Cluster, agents_on, cluster_of, pod, shown, steer
+from tests.clusters import COLLECTOR_SECONDS, Cluster, agents_on, cluster_of, pod, shown, steer
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
+from tests.deploy.rights import wait_for_rights
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
@@ -63,9 +64,10 @@ def two_nodes() -> Iterator[Cluster]:
 def admin(two_nodes: Cluster) -> API:
     """The administrator, who has given the operator the rights of the base."""
     api = administrator(two_nodes.sandbox.kubeconfig)
-    for item in objects():
-        if item["kind"] in RIGHTS:
-            assert api.apply(path_of(item), item).allowed
+    items = [item for item in objects() if item["kind"] in RIGHTS]
+    for item in items:
+        assert api.apply(path_of(item), item).allowed
+    wait_for_rights(api, items)
     return api
 
 
@@ -95,7 +97,7 @@ def run(two_nodes: Cluster) -> Iterator[Run]:
     yield partial(_run, two_nodes)
     for content in two_nodes.client.list(PODS, namespace=NAMESPACE).items:
         two_nodes.remove(content)
-    eventually("the claims to be gone", lambda: not two_nodes.client.list(RESOURCE_CLAIMS).items, 60)
+    eventually("the claims to be gone", lambda: not two_nodes.client.list(RESOURCE_CLAIMS).items, COLLECTOR_SECONDS)
     eventually("the nodes to be empty", lambda: all(shown(two_nodes, node) <= {"busy"} for node in SHAPES), 60)
 
 
@@ -112,7 +114,10 @@ def _run(cluster: Cluster, pods: int) -> Counter[tuple[str, str]]:
 def _told(cluster: Cluster, pods: int) -> list[tuple[str, str]] | None:
     """Node and alignment of each container; None before all are known."""
     arguments = ["aligned", "-n", NAMESPACE, "-o", "json", "--kubeconfig", str(cluster.sandbox.kubeconfig)]
-    containers = json.loads(CliRunner().invoke(numa, arguments).stdout)["containers"]
+    asked = CliRunner().invoke(numa, arguments)
+    if not asked.stdout:  # the API server gave no answer in time
+        return None
+    containers = json.loads(asked.stdout)["containers"]
     told = [(each["node"], each["alignment"]) for each in containers if not each["unknown"]]
     return told if len(told) == pods else None
 
@@ -135,8 +140,10 @@ def test_without_the_rights_it_says_so_and_pods_go_there_too(
 def test_with_the_component_ten_of_ten_pods_are_aligned(
     run: Run, two_nodes: Cluster, admin: API, tmp_path: Path
 ) -> None:
-    for item in yaml.safe_load_all((DEPLOY / "components" / "claims" / "role.yaml").read_text()):
+    items = list(yaml.safe_load_all((DEPLOY / "components" / "claims" / "role.yaml").read_text()))
+    for item in items:
         assert admin.apply(path_of(item), item).allowed
+    wait_for_rights(admin, items)
     with operator_on(two_nodes, admin, tmp_path, "--claims") as operator:
         assert run(10) == {(NEAR, "numa-node"): 10}
         assert "free devices of its claims are beside its CPUs there: near NUMA 0" in operator.text()

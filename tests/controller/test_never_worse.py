@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, shown, steer
+from tests.clusters import COLLECTOR_SECONDS, DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, shown, steer
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
@@ -131,7 +131,7 @@ def test_replicas_that_must_be_apart_all_run_when_their_workload_grows(
         assert "Traceback" not in operator.text()
     finally:
         five_nodes.client.delete(workload.resource, "web", namespace, uid=made["metadata"]["uid"])
-        eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace))
+        eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace), COLLECTOR_SECONDS)
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
@@ -305,7 +305,7 @@ def test_a_replica_and_a_bare_pod_that_pods_on_the_best_nodes_repel_run_on_other
         assert ("no scheduler uses its nodes" in operator.text()) is (namespace == STEERED)
     finally:
         five_nodes.client.delete(DEPLOYMENTS, "web", namespace, uid=made["metadata"]["uid"])
-        eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace))
+        eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace), COLLECTOR_SECONDS)
 
 
 def _is_running(cluster: Cluster, namespace: str, name: str) -> bool:

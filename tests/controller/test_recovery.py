@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.clusters import CRDS, DEPLOYMENTS, NODE_A, NODE_B, Cluster, events_of, pod
+from tests.clusters import COLLECTOR_SECONDS, CRDS, DEPLOYMENTS, NODE_A, NODE_B, Cluster, events_of, pod
 from tests.controller import api_server_outage
 from tests.operator_process import Operator
 from tests.volumes import local_volume, with_claim
@@ -178,7 +178,7 @@ def test_refused_replicas_are_cleared_away_and_nothing_is_created_for_them(
         assert "why" not in operator.text()
     finally:
         fragmented.client.delete(DEPLOYMENTS, "web", "default", uid=made["metadata"]["uid"])
-    eventually("no replica to be left", lambda: not [content for content in fragmented.pods() if _is_replica(content)])
+    eventually("no replica to be left", lambda: not any(map(_is_replica, fragmented.pods())), COLLECTOR_SECONDS)
     assert not fragmented.records()
     assert "Traceback" not in operator.text()
 

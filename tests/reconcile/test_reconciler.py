@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 from tests.builders import applied, node_state, snapshot_of
-from tests.clusters import NODE_A, NODE_B, Cluster, pod
+from tests.clusters import COLLECTOR_SECONDS, NODE_A, NODE_B, Cluster, pod
 from tests.reconcile.emitted import Emitted
 from tests.reconcile.parts import EMPTY_A
 from tests.refused_pods import TOO_MANY, gated, refused, watched
@@ -91,7 +91,7 @@ def owned(cluster: Cluster) -> Iterator[WatchedPod]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
     yield refused(cluster, "web-1", labels=LABELS, ownerReferences=[owner])
     cluster.client.delete(REPLICA_SETS, "web", "default", uid=uid)
-    eventually("its pods to be collected", lambda: not cluster.pods())
+    eventually("its pods to be collected", lambda: not cluster.pods(), COLLECTOR_SECONDS)
 
 
 def exists(cluster: Cluster, name: str) -> bool:

@@ -1,13 +1,14 @@
 """Reservations last a turn, are for pods that the operator gated, and only where the pods in the way will end."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.builders import gated_pod, guaranteed_pod, node_state, running, snapshot_of
 from tests.clock import Clock
-from tests.clusters import NODE_A, Cluster, pod
+from tests.clusters import COLLECTOR_SECONDS, NODE_A, Cluster, pod
 from tests.reconcile.parts import EMPTY_A, Parts
 from tests.refused_pods import gated
 from tests.waiting import eventually
@@ -15,7 +16,7 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.decide.queue.order import PATIENCE_SECONDS
 from topomend.kube.client import Reading, Resource
-from topomend.kube.errors import Unanswered
+from topomend.kube.errors import NotFound, Unanswered
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.reservation_turns import (
     LISTED_SECONDS,
@@ -53,8 +54,10 @@ class Turns(Parts):
 @pytest.fixture
 def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
     yield two_nodes
-    for content in two_nodes.client.list(REPLICA_SETS).items:
-        two_nodes.client.delete(REPLICA_SETS, content["metadata"]["name"], "default", uid=content["metadata"]["uid"])
+    for content in two_nodes.client.list(REPLICA_SETS, namespace="default").items:
+        with suppress(NotFound):  # one of a Deployment of another test, which the garbage collector deletes
+            uid = content["metadata"]["uid"]
+            two_nodes.client.delete(REPLICA_SETS, content["metadata"]["name"], "default", uid=uid)
     two_nodes.remove_all()
 
 
@@ -148,7 +151,9 @@ def test_nothing_is_reserved_where_a_service_is_in_the_way(cluster: Cluster) -> 
     (replica_set,) = cluster.client.list(REPLICA_SETS).items
     cluster.client.delete(REPLICA_SETS, "web", "default", uid=replica_set["metadata"]["uid"])
     eventually(
-        "the replicas to be gone", lambda: [content["metadata"]["name"] for content in cluster.pods()] == ["wide"]
+        "the replicas to be gone",
+        lambda: [content["metadata"]["name"] for content in cluster.pods()] == ["wide"],
+        COLLECTOR_SECONDS,
     )
     turns.clock.now += max(LISTED_SECONDS, RETRY_SECONDS)
     turns.turns.refresh()

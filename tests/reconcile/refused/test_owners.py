@@ -91,7 +91,7 @@ def job(cluster: Cluster, **spec: Any) -> Owner:
 @pytest.fixture
 def jobs(two_nodes: Cluster) -> Iterator[Cluster]:
     yield two_nodes
-    for content in two_nodes.client.list(JOBS).items:
+    for content in two_nodes.client.list(JOBS, namespace="default").items:
         metadata = content["metadata"]
         two_nodes.client.delete(JOBS, metadata["name"], "default", uid=metadata["uid"])
     two_nodes.remove_all()
