@@ -6,6 +6,7 @@ It also ends what one of mode relaunch has left: no pod waits for it for ever.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY
 from tests.audit_log import audited
-from tests.clusters import NODE_A, NODE_B, SYSTEM, Cluster, events_of, pod, priority_class
+from tests.clusters import COLLECTOR_SECONDS, NODE_A, NODE_B, SYSTEM, Cluster, events_of, pod, priority_class
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_account import operator_account
@@ -192,6 +193,8 @@ def owned_and_refused(cluster: Cluster) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "observed", "uid": uid, "controller": True}
     made = cluster.create(pod("observed-0", TOO_MANY, node=NODE_A, labels=labels, ownerReferences=[owner]), STEERED)
     eventually("the replica to be refused", lambda: cluster.get("observed-0", STEERED)["status"]["phase"] == "Failed")
+    told = partial(events_of, cluster, {"metadata": {"uid": uid}}, "RelaunchSkipped")
+    eventually("the operator to tell its owner", told)  # which it has no more once the ReplicaSet has gone
     # Its pods stay.
     options = {"propagationPolicy": "Orphan", "preconditions": {"uid": uid}}
     cluster.client._ask("DELETE", REPLICA_SETS.path(STEERED, "observed"), options)
@@ -280,7 +283,7 @@ def test_what_mode_relaunch_has_left_is_taken_back_and_no_pod_waits_for_ever(
     assert FIT_GATE in _gates(cluster, "held")
     observing = start_operator("--mode=observe", "--leader-elect", kubeconfig=account)
     eventually("all to be let go", lambda: not [name for name in ("tried", "held", "odd") if _gates(cluster, name)])
-    eventually("nothing to act on new pods", lambda: not is_in_force(cluster))
+    eventually("nothing to act on new pods", lambda: not is_in_force(cluster), COLLECTOR_SECONDS)
     eventually("the Lease to be given back", lambda: leader_election.read_holder(cluster.client, SYSTEM) == "")
     assert cluster.get("held", STEERED)["metadata"]["annotations"]["topomend.io/relaunch"] == "true"
     assert {item["metadata"]["name"] for item in cluster.client.list(MUTATING_WEBHOOKS).items} >= {"topomend-steer"}
