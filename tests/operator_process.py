@@ -5,10 +5,12 @@ second that Python takes to load the modules is spent once, not once a process.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from multiprocessing import connection, get_context
@@ -17,6 +19,7 @@ from pathlib import Path
 from tests.waiting import eventually, stretched
 
 from topomend.cli.main import main as topomend
+from topomend.sandbox.processes.host import free_ports
 
 ROOT = Path(__file__).parents[1]
 
@@ -82,6 +85,11 @@ def _replace(path: str, value: float) -> None:
     setattr(found, name, value)
 
 
+def metrics_flag() -> str:
+    """The flag of an operator that serves its metrics, as ``Operator.has_done`` needs them."""
+    return f"--metrics-address=127.0.0.1:{free_ports(1)[0]}"
+
+
 class Operator:
     """The real operator process, or one started by ``module``. Its log is kept for the test to read.
 
@@ -93,6 +101,7 @@ class Operator:
         self, kubeconfig: Path, log: Path, *flags: str, module: str = "", constants: Mapping[str, float] | None = None
     ) -> None:
         self.log = log
+        self._metrics = next((flag.partition("=")[2] for flag in flags if flag.startswith("--metrics-address=")), "")
         log.touch()
         self.process: subprocess.Popen[bytes] | OperatorProcess
         if module:
@@ -107,6 +116,25 @@ class Operator:
         """From then on what happens is seen as it happens, not by the next relist."""
         eventually("the operator to list", lambda: "the cluster is listed" in self.text())
         eventually("the operator to watch", lambda: "every kind is watched" in self.text())
+
+    def has_done(self, duty: str, times: int = 1) -> None:
+        """Wait until a duty was done so often, from its begin to its end: whatever it does, it has done by then.
+
+        The operator leads, and has a ``metrics_flag``.
+        """
+        for _ in range(times + 1):  # the first one that ends may have begun before
+            before = self._last_done(duty)
+            eventually(f"{duty} to be done", lambda: self._last_done(duty) > before)  # noqa: B023
+
+    def _last_done(self, duty: str) -> float:
+        """When the duty was last done without a failure; 0 where nobody says."""
+        try:
+            with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=30) as answer:
+                text = answer.read().decode()
+        except OSError:  # it has just been started
+            return 0.0
+        found = re.search(rf'_duty_last_success_timestamp_seconds{{duty="{duty}"}} (\S+)', text)
+        return float(found[1]) if found else 0.0
 
     def kill(self) -> None:
         self.process.kill()

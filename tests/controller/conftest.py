@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from tests.clusters import BINDINGS, POLICY_OF_NEW_KIND_SECONDS, SYSTEM, Cluster, pod, policies
 from tests.deploy.api import administrator
-from tests.operator_process import Operator
+from tests.operator_process import Operator, metrics_flag
 from tests.waiting import eventually
 
 from topomend.gating.definitions import STEER
@@ -41,8 +41,8 @@ def steered(two_nodes: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def operator(start_operator: Callable[..., Operator]) -> Operator:
-    """An operator that has seen the cluster."""
-    started = start_operator()
+    """An operator that has seen the cluster, and serves its metrics."""
+    started = start_operator(metrics_flag())
     started.wait_until_it_watches()
     return started
 

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, Cluster, pod, priority_class, shown
+from tests.clusters import COLLECTOR_SECONDS, DEPLOYMENTS, NODE_A, NODE_B, Cluster, pod, priority_class, shown
 from tests.controller.conftest import NAMESPACE
 from tests.operator_process import Operator
-from tests.waiting import consistently, eventually
+from tests.waiting import eventually
 
 from topomend.kube.client import PODS, Resource
 
@@ -36,7 +36,8 @@ def test_the_next_pod_of_a_victims_controller_does_not_take_the_place(
         first = _controlled(two_nodes, stack, resource, kind, "default", cpus=4, replicas=2)
         two_nodes.create(_urgent(4), NAMESPACE)
         eventually("the urgent pod to run", partial(_runs, two_nodes, "urgent"))
-        consistently("one victim", lambda: len(first & _present(two_nodes)) == 1, 3)
+        operator.has_done("preemption", 3)
+        assert len(first & _present(two_nodes)) == 1, "one victim"
     assert "Traceback" not in operator.text()
 
 
@@ -53,7 +54,8 @@ def test_where_totals_suffice_a_gated_victims_next_pod_does_not_take_the_place_e
             first |= _controlled(two_nodes, stack, DEPLOYMENTS, "Deployment", NAMESPACE, cpus=2, replicas=2, node=node)
         two_nodes.create(_urgent(3), NAMESPACE)
         eventually("the urgent pod to run", partial(_runs, two_nodes, "urgent"))
-        consistently("one victim", lambda: len(first & _present(two_nodes)) == 3, 3)
+        operator.has_done("preemption", 3)
+        assert len(first & _present(two_nodes)) == 3, "one victim"
     assert "Traceback" not in operator.text()
 
 
@@ -77,7 +79,8 @@ def _controlled(
     spec |= {"replicas": replicas} if kind == "Deployment" else {}
     head = {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": name}}
     made = cluster.client.create(resource, head | {"spec": spec}, namespace)
-    stack.callback(lambda: eventually("no pod of it to be left", lambda: not _of_it(cluster, namespace, name)))
+    gone = partial(eventually, "no pod of it to be left", lambda: not _of_it(cluster, namespace, name))
+    stack.callback(gone, COLLECTOR_SECONDS)
     stack.callback(cluster.client.delete, resource, name, namespace, uid=made["metadata"]["uid"])
     pods = eventually("its pods to run", lambda: _all_run(cluster, namespace, name, replicas))
     names = {content["metadata"]["name"] for content in pods}

@@ -4,7 +4,6 @@ The operator runs under its own account, with the component that gives it the ri
 real.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from deploy.manifests import DEPLOY
+from tests.audit_log import audited
 from tests.builders import applied, node, node_state, snapshot_of
 from tests.clusters import NODE_A, NODE_B, Cluster, pod, start_agent
 from tests.intercepted import Intercepted
 from tests.operator_account import operator_account
-from tests.operator_process import Operator
+from tests.operator_process import Operator, metrics_flag
 from tests.processes import end
 from tests.waiting import eventually
 
@@ -28,6 +28,7 @@ from topomend.model.nodes.node import Taint
 from topomend.reconcile.nodes.startup_taint import StartupTaint
 from topomend.reconcile.store import Store
 from topomend.wire.group import STARTUP_TAINTS
+from topomend.wire.pods.scheduling import read_watched_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -36,6 +37,7 @@ COMPONENT = [
     for name in ("role.yaml", "policy.yaml")
     for item in yaml.safe_load_all((DEPLOY / "components" / "startup-taint" / name).read_text())
 ]
+DUTY = "startup-taints"
 OTHER = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoSchedule"}
 
 
@@ -61,8 +63,25 @@ def taint(cluster: Cluster, *taints: dict[str, Any]) -> None:
 
 
 def taints(cluster: Cluster) -> list[dict[str, Any]]:
+    """Those that a test has written: Kubernetes taints a node too whose kubelet stands still."""
     content: list[dict[str, Any]] = cluster.client.get(NODES, NODE_B)["spec"].get("taints", [])
-    return content
+    return [one for one in content if not one["key"].startswith("node.kubernetes.io/")]
+
+
+def is_unschedulable(cluster: Cluster, name: str) -> bool:
+    """Whether the scheduler has tried the pod in vain."""
+    return read_watched_pod(cluster.get(name)).unschedulable
+
+
+def denials(cluster: Cluster) -> list[dict[str, Any]]:
+    """The changes of numa-b that somebody was denied."""
+    assert cluster.sandbox.audit_log
+    return [
+        event
+        for event in audited(cluster.sandbox.audit_log)
+        if event.get("objectRef", {}).get("name") == NODE_B
+        and (event["verb"], event["responseStatus"]["code"]) == ("patch", 403)
+    ]
 
 
 def waiting_pod(name: str) -> dict[str, Any]:
@@ -81,10 +100,11 @@ def test_a_new_node_gets_its_first_pod_once_its_topology_is_known(
     ours = {"key": key, "effect": "NoSchedule"}
     taint(new_node, ours, OTHER)
     with operator_account(new_node, tmp_path, COMPONENT) as kubeconfig:
-        operator = start_operator("--startup-taint", kubeconfig=kubeconfig)
+        operator = start_operator("--startup-taint", metrics_flag(), kubeconfig=kubeconfig)
         operator.wait_until_it_watches()
         made = new_node.create(waiting_pod("first"))
-        time.sleep(5)
+        operator.has_done(DUTY)
+        eventually("the scheduler to find no node", lambda: is_unschedulable(new_node, "first"))
         assert {taint["key"] for taint in taints(new_node)} == {key, OTHER["key"]}
         assert "nodeName" not in new_node.get("first")["spec"]
         agent = start_agent(new_node, NODE_B)
@@ -108,11 +128,16 @@ def test_without_the_flag_and_without_the_right_the_taint_stays(
     try:
         eventually("its topology", lambda: new_node.client.get(NODE_TOPOLOGIES, NODE_B).get("status"))
         with operator_account(new_node, tmp_path) as kubeconfig:
-            start_operator().wait_until_it_watches()
-            without_right = start_operator("--startup-taint", kubeconfig=kubeconfig)
-            eventually("the lack to be told", lambda: "install the component startup-taint" in without_right.text())
-            time.sleep(3)
-            assert without_right.text().count("install the component startup-taint") == 1
+            without_flag = start_operator(metrics_flag())
+            without_flag.wait_until_it_watches()
+            before = len(denials(new_node))
+            without_right = start_operator("--startup-taint", metrics_flag(), kubeconfig=kubeconfig)
+            lack = "install the component startup-taint"
+            eventually("the lack to be told", lambda: lack in without_right.text())
+            for operator in (without_flag, without_right):
+                operator.has_done(DUTY, 3)
+            assert without_right.text().count(lack) == 1
+            assert len(denials(new_node)) == before + 1, "it rests"
             assert [taint["key"] for taint in taints(new_node)] == [STARTUP_TAINTS[0]]
     finally:
         end(agent)
