@@ -39,10 +39,11 @@ class Storm:
 def storm_in(log: Path, namespace: str) -> Storm:
     """The storm in a namespace that nobody used before."""
     storm = Storm()
+    lists, refused = list[float](), float("inf")
     for target, event, when in _requests(log):
         if target.get("resource") == "brakes" and target.get("name") == "topomend-brake":
-            if storm.first_status and not storm.listed and event["verb"] == "patch":
-                storm.listed = when
+            if event["verb"] == "patch":
+                lists.append(when)
         elif target.get("resource") == "pods" and target.get("namespace") == namespace:
             match event["verb"], target.get("subresource", ""):
                 case "create", "":
@@ -51,10 +52,17 @@ def storm_in(log: Path, namespace: str) -> Storm:
                     storm.bound.append(when)
                 case "patch", "status" if event["user"]["username"].startswith("system:node:"):
                     storm.first_status = storm.first_status or when
+                    refused = min(refused, _time(event["requestReceivedTimestamp"]))
+    # The operator hears of a status as soon as it is stored, and may be answered before the kubelet is.
+    storm.listed = next((when for when in lists if when > refused), None)
     return storm
 
 
 def _requests(log: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any], float]]:
     for event in audited(log):
         if event.get("responseStatus", {}).get("code", 500) < 300:
-            yield event.get("objectRef", {}), event, datetime.fromisoformat(event["stageTimestamp"]).timestamp()
+            yield event.get("objectRef", {}), event, _time(event["stageTimestamp"])
+
+
+def _time(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
