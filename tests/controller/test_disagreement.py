@@ -1,20 +1,41 @@
 """A kubelet that refuses pods which replay admits: the operator reports the mismatch and no longer chooses the node."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.model.nodes.node_state import Device
+from topomend.model.nodes.node_state import Device, NodeState
 from topomend.replay.admission import admit
 from topomend.wire.pods.pod import read_pod
 
 pytestmark = pytest.mark.cluster
+
+
+AT_ONCE = {"controller.ingest.PUBLICATION_SECONDS": 0.0}
+"""What nodes publish is taken in as it comes, and not five times a second."""
+
+
+def _full(state: NodeState) -> NodeState:
+    """An empty node as it would be with a pod on each NUMA node."""
+    for cpus in (3, 4):
+        content = {**pod("", cpus), "metadata": {"name": f"wide-{cpus}", "namespace": "default"}}
+        state = admit(state, read_pod(content))[1]
+    return state
+
+
+def _gated_for(node: str, name: str) -> dict[str, Any]:
+    content = pod(name, 3)
+    content["spec"] |= {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "schedulingGates": [{"name": "topomend.io/fit"}],
+    }
+    return content
 
 
 def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_its_topology_changes(
@@ -22,7 +43,9 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
 ) -> None:
     true = fragmented.states[NODE_A]
     fragmented.publish(replace(true, pods=(), memory=None))  # a lie: its fillers are still there
-    operator = start_operator()
+    full, empty = _full(fragmented.states[NODE_B]), fragmented.states[NODE_B]
+    fragmented.publish(full)
+    operator = start_operator(constants=AT_ONCE)
     operator.wait_until_it_watches()
     for number in range(3):
         made = fragmented.create(
@@ -30,17 +53,15 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
         )
         events = eventually("a report to be asked for", partial(events_of, fragmented, made, "ReplayMismatch"))
         assert "please report it" in events[0]["note"]
-    gated = pod("gated", 3)
-    gated["spec"] |= {
-        "nodeSelector": {"kubernetes.io/hostname": NODE_A},
-        "schedulingGates": [{"name": "topomend.io/fit"}],
-    }
-    made = fragmented.create(gated)
+    made = fragmented.create(_gated_for(NODE_A, "gated"))
     deferred = eventually("the delay to be reported", lambda: events_of(fragmented, made, "UngateDeferred"))
     assert "not decide as replay does" in deferred[0]["note"]
+    other = fragmented.create(_gated_for(NODE_B, "other"))
+    eventually("the other to wait", lambda: events_of(fragmented, other, "UngateDeferred"))
     fragmented.publish(true)
     fragmented.vacate(NODE_A, "filler-1")
-    time.sleep(2)  # long enough to be ungated, if the node were trusted
+    fragmented.publish(empty)  # what is published later is seen later
+    eventually("the other to run", lambda: fragmented.running("other"))
     assert fragmented.get("gated")["spec"].get("schedulingGates")
     state = fragmented.states[NODE_A]
     fragmented.publish(replace(state, devices=(*state.devices, Device("vendor.com/gpu", "gpu-0", (0,)))))
@@ -55,10 +76,7 @@ def test_a_pod_that_was_fitted_to_one_node_and_refused_there_may_go_to_any_other
 ) -> None:
     true, other = fragmented.states[NODE_A], fragmented.states[NODE_B]
     fragmented.publish(replace(true, pods=(), memory=None))  # a lie: its fillers are still there
-    full = other
-    for cpus in (3, 4):
-        full = admit(full, read_pod({**pod("", cpus), "metadata": {"name": f"wide-{cpus}", "namespace": "default"}}))[1]
-    fragmented.publish(full)  # and this one is empty
+    fragmented.publish(_full(other))  # and this one is empty
     start_operator().wait_until_it_watches()
     gated = pod("gated", 3)
     gated["spec"]["schedulingGates"] = [{"name": "topomend.io/fit"}]
@@ -77,7 +95,8 @@ def test_an_ungated_pod_that_no_scheduler_binds_is_reported(
     fragmented: Cluster, start_operator: Callable[..., Operator]
 ) -> None:
     """A scheduler is given two seconds, not half a minute."""
-    operator = start_operator(constants={"cache.changes.pods.UNBOUND_SECONDS": 2.0})
+    patience = {"reconcile.refused.unbound_pods.PATIENCE_SECONDS": 600.0}  # nor does another pod take its place
+    operator = start_operator(constants={"cache.changes.pods.UNBOUND_SECONDS": 2.0} | patience)
     operator.wait_until_it_watches()
     nobody = {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "kubernetes.io/hostname"}
     gated = pod("alone", 3)

@@ -1,6 +1,5 @@
 """Refused pods that the operator leaves alone: no controller is known to recreate them, or they have run already."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -40,7 +39,8 @@ def test_the_refused_pod_of_an_owner_that_makes_no_other_is_kept(
     made = fragmented.create(pod("step", 3, node=NODE_A, ownerReferences=references))
     skipped = eventually("the reason", lambda: events_of(fragmented, made, "RelaunchSkipped"))
     assert skipped[0]["note"] == "ConfigMap workflow decides what becomes of its failed pods"
-    time.sleep(2)  # long enough to delete it
+    fragmented.create(pod("after", 3, preferred=NODE_A))
+    eventually("a later pod to be relaunched", lambda: fragmented.running("after"))
     assert fragmented.phase("step") == "Failed"
     fragmented.client.delete(CONFIG_MAPS, "workflow", "default", uid=owner["metadata"]["uid"])
     assert "Traceback" not in operator.text()
@@ -58,7 +58,7 @@ def test_a_pod_that_restarts_no_container_does_not_run_twice_unless_its_user_say
         content["spec"]["restartPolicy"] = "Never"
         fragmented.create(content)
         name = content["metadata"]["name"]
-        running = eventually(f"{name} to run", partial(fragmented.running, name))
+        running = eventually(f"{name} to be ready", partial(_ready, fragmented, name))  # its kubelet says no more
         statuses = [
             {**status, "ready": False, "state": {"terminated": ENDED}}
             for status in running["status"]["containerStatuses"]
@@ -72,8 +72,16 @@ def test_a_pod_that_restarts_no_container_does_not_run_twice_unless_its_user_say
         "the other to be relaunched",
         lambda: "topomend.io/replaces" in fragmented.get("again")["metadata"]["annotations"],
     )
-    assert fragmented.phase("once") == "Failed"
+    # Its kubelet ends it, and has the last word.
+    eventually("the first to stay", lambda: fragmented.phase("once") == "Failed")
     assert "Traceback" not in operator.text()
+
+
+def _ready(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """The pod, once its kubelet has found it ready."""
+    content = cluster.get(name)
+    ready = {"type": "Ready", "status": "True"}.items()
+    return content if any(ready <= condition.items() for condition in content["status"].get("conditions", ())) else None
 
 
 def test_a_pod_that_its_user_pinned_to_a_node_is_not_moved_unless_he_says_so(

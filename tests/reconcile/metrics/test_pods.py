@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.clusters import NODE_A, Cluster, pod
 from tests.operator_process import Operator
 from tests.reconcile.threads import at_once
-from tests.waiting import eventually, stretched
+from tests.waiting import eventually
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.plan import Explained, ReplayMismatch
@@ -106,10 +106,11 @@ def test_an_operator_that_no_longer_leads_shows_nothing_of_what_it_knew() -> Non
 
 
 def test_a_duty_that_was_never_done_counts_from_the_start(metrics: Metrics) -> None:
+    before = time.time()
     metrics.duties_begin(["preemption"])
     began = value(metrics, "duty_last_success_timestamp_seconds", duty="preemption")
     assert began is not None
-    assert abs(began - time.time()) < stretched(5)
+    assert before <= began <= time.time()
 
 
 def test_the_process_has_the_standard_metric_names(metrics: Metrics) -> None:
@@ -132,11 +133,12 @@ def test_a_real_relaunch_is_counted(fragmented: Cluster, start_operator: Callabl
     assert _scraped(address, "replay_duration_seconds_count")[()] >= 1
     gated = pod("gated", 3)
     gated["spec"]["schedulingGates"] = [{"name": "topomend.io/fit"}]
+    created = int(time.time())  # as the API server notes it, in whole seconds
     fragmented.create(gated)
     eventually("gated to run", lambda: fragmented.running("gated"))
     holds = eventually("its hold to be counted", lambda: _scraped(address, "gated_hold_seconds_count").get((), 0.0))
     assert holds == 1
-    assert 0 < _scraped(address, "gated_hold_seconds_sum")[()] < stretched(5)
+    assert 0 < _scraped(address, "gated_hold_seconds_sum")[()] <= time.time() - created
     replays = _scraped(address, "replays_total")
     admitted = (("policy", "single-numa-node"), ("scope", "container"), ("verdict", "Admits"))
     assert replays[admitted] >= 1
