@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from tests.refused_pods import refused, watched
 from tests.unbound_pods import bind, unbound
 
 from topomend.kube.client import PODS, RELAUNCHES, Client
-from topomend.kube.errors import NotFound, NotPermitted
+from topomend.kube.errors import Conflict, NotFound, NotPermitted, Refused
+from topomend.kube.pool import Answer
 from topomend.model.narrowing import Narrowing
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
@@ -44,6 +46,20 @@ def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
     two_nodes.remove_all()
 
 
+class Contradicted(Client):
+    """The same cluster. ``contradicted`` are the requests that were refused because an object had changed."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.access)
+        self.contradicted: list[str] = []
+
+    def _refusal(self, response: Answer, request: str) -> Refused:
+        refusal = super()._refusal(response, request)
+        if isinstance(refusal, Conflict):
+            self.contradicted.append(request)
+        return refusal
+
+
 @dataclass
 class Attempts:
     """Attempts at relaunching one refused pod."""
@@ -75,9 +91,14 @@ class Attempts:
         return driver.run(self.pod.namespace, self.pod.name, self.pod.uid, self.record_name, may_start=may_start)
 
     def run_until_write(self, number: int, *, renames: bool = False) -> None:
-        """An attempt of an operator that dies before this write, counted from 1."""
+        """An attempt of an operator that dies before this write, counted from 1.
+
+        A write in vain is none: the kubelet writes the status of a refused pod once more after its first change.
+        """
+        client, asked = Contradicted(self.cluster.client), count()
+        limited = client.writing_while(lambda: next(asked) - len(client.contradicted) < number - 1)
         with pytest.raises(NotPermitted):
-            self.run(client=self.cluster.client.writing_while(allowing(number - 1)), renames=renames)
+            self.run(client=limited, renames=renames)
 
     def record(self) -> Relaunch:
         return read_relaunch(self.cluster.client.get(RELAUNCHES, self.record_name, self.pod.namespace))
