@@ -692,6 +692,8 @@ def _protected(cluster: Cluster, name: str) -> Iterator[None]:
     finally:
         for resource, content in made:
             cluster.client.delete(resource, "protects", uid=content["metadata"]["uid"])
+        # The API server acts by it for a while, and other tests evict pods of this name.
+        eventually("the policy to be out of force", lambda: not is_in_force())
 
 
 def test_of_a_running_pod_neither_its_rules_about_nodes_nor_each_container_are_kept() -> None:
