@@ -162,8 +162,8 @@ def test_a_record_of_a_launch_is_kept_for_a_day_and_one_of_nothing_for_minutes()
         ended("superseded", Step.SUPERSEDED, EMPTY_SECONDS + 5),
     ]
     recent = [
-        ended("just-cancelled", Step.CANCELLED, EMPTY_SECONDS - 60),
-        ended("launched", Step.LAUNCHED, DAY - 60),
+        ended("just-cancelled", Step.CANCELLED, EMPTY_SECONDS / 2),
+        ended("launched", Step.LAUNCHED, DAY / 2),
         replace(ended("open", Step.CREATED, 2 * DAY)),
         replace(ended("held", Step.CANCELLED, 2 * DAY), protected=True),
     ]
@@ -189,7 +189,7 @@ def test_where_nothing_can_be_removed_everything_is_listed_all_the_same() -> Non
 
 def test_of_one_namespace_the_newest_records_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [ended(f"p-{age}", Step.LAUNCHED, 60.0 * age) for age in range(MAX_ENDED + 3)]
-    other = ended("other", Step.LAUNCHED, DAY - 60, namespace="other")
+    other = ended("other", Step.LAUNCHED, DAY / 2, namespace="other")
     assert sorted(removed(*many, other)) == [f"p-{MAX_ENDED + age}" for age in range(3)]
     monkeypatch.setattr(relist, "MAX_REMOVED", 2)
     assert removed(*many, other) == [f"p-{MAX_ENDED + 1}", f"p-{MAX_ENDED + 2}"]

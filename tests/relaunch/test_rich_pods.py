@@ -7,9 +7,11 @@ is created, stripped as it would be once it was refused, and created anew from t
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from topomend.kube.client import PODS, Client, Resource, connect
 from topomend.kube.errors import AlreadyExists
@@ -200,6 +202,8 @@ def client(cluster: Sandbox) -> Iterator[Client]:
             one.create(resource, head | content, namespace)
         except AlreadyExists:
             pytest.fail("an earlier run left objects behind")
+    for spec in ({"priorityClassName": "rich"}, {"runtimeClassName": "rich"}):  # which admission reads in its caches
+        eventually(f"{spec} to be known", partial(one.create, PODS, _asked(spec), "default", dry_run=True))
     yield one
     for resource, namespace, _ in made:
         one.delete(resource, "rich", namespace, uid=one.get(resource, "rich", namespace)["metadata"]["uid"])
