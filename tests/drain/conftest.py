@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 from topomend.drain.leftovers import leftovers
 from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
-from topomend.kube.errors import APIError, NotFound
+from topomend.kube.errors import AlreadyExists, APIError, NotFound
 from topomend.relaunch import manifest
 from topomend.sandbox.processes.host import free_ports
 from topomend.sandbox.releases.build import ensure_binary
@@ -33,8 +33,6 @@ from topomend.wire.relaunch_record import manifest_status, record_name
 QUOTAS = Resource("v1", "resourcequotas")
 STEERED, DENIED = "steered", "denied"
 PARAMETERS = ((BRAKES, "topomend-brake"), (STEERINGS, "topomend-steer"))
-KUBELET_SECONDS = 3.0
-"""How long a kubelet may take to give a removed pod's CPUs back."""
 LOOK_SECONDS = 0.25
 """How often the process of a pod looks whether that has ended."""
 READY_GATE = "example.com/ready"
@@ -284,7 +282,8 @@ class Installed:
         for content in self.cluster.pods():
             if content["metadata"]["name"].startswith("filler-"):
                 self.cluster.remove(content)
-        time.sleep(KUBELET_SECONDS)
+        for node in (NODE_A, NODE_B):
+            eventually(f"the kubelet of {node} to give their CPUs back", partial(self._has_room, node))
         self._cordon(unschedulable=False)
         eventually("every pod to run", self._all_run)
         alive = {(pod.namespace, pod.name.split("-")[0]) for pod in self._alive()}
@@ -294,6 +293,17 @@ class Installed:
         uids = {pod.uid for pod in self.pods()}
         assert (self.refused[beside] in uids) == ((DENIED, "beside") not in alive)
         assert [pod for pod in self.pods() if pod.any] == []
+
+    def _has_room(self, node: str) -> bool:
+        """Whether a pod that needs a whole NUMA node runs there. It is gone afterwards."""
+        name = f"room-{node}"
+        with suppress(AlreadyExists):
+            self.cluster.create(pod(name, 4, node=node))
+        content = self.cluster.get(name)
+        phase = content["status"].get("phase")
+        if phase in ("Running", "Failed"):
+            self.cluster.remove(content)
+        return bool(phase == "Running")
 
     def _alive(self) -> list[Any]:
         mine = [pod for pod in self.pods() if pod.namespace not in (SYSTEM, "topomend-agent")]
