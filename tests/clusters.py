@@ -141,6 +141,33 @@ def _is_refused(cluster: "Cluster", content: dict[str, Any]) -> bool:
     return False
 
 
+def cordon(cluster: "Cluster", *names: str) -> None:
+    """Cordon nodes, and wait until kube-scheduler knows: it may hear of a later pod before it hears of a node."""
+    for name in names:
+        cluster.client.merge(NODES, name, {"spec": {"unschedulable": True}})
+    for name in names:
+        eventually(f"the scheduler to know that {name} is cordoned", partial(_is_kept_out, cluster, name))
+
+
+def uncordon(cluster: "Cluster", *names: str) -> None:
+    """Let nodes have pods again."""
+    for name in names:
+        cluster.client.merge(NODES, name, {"spec": {"unschedulable": None}})
+
+
+def _is_kept_out(cluster: "Cluster", node: str) -> bool:
+    """Whether the scheduler finds no node for a pod that may go to this one alone. It is gone once that is known."""
+    tried = pod_manifest(f"for-{node}", spec={"nodeSelector": {"kubernetes.io/hostname": node}})
+    with suppress(AlreadyExists):
+        cluster.create(tried)
+    content = cluster.get(f"for-{node}")
+    conditions = content["status"].get("conditions", ())
+    is_kept_out = any(condition.get("reason") == "Unschedulable" for condition in conditions)
+    if is_kept_out or content["spec"].get("nodeName"):
+        cluster.remove(content)
+    return is_kept_out
+
+
 @contextmanager
 def storming_deployment(cluster: "Cluster") -> Iterator[None]:
     """A Deployment of one replica that has to run on NODE_A, where nothing is large enough for it."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.audit_log import audited
-from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, events_of, pod, shown, steer
+from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, cordon, events_of, pod, shown, steer, uncordon
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES, NODES, PODS, STATEFUL_SETS, Resource
+from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES, PODS, STATEFUL_SETS, Resource
 from topomend.kube.errors import NotFound
 from topomend.model.bitmask import NUMAMask, mask_of
 from topomend.sandbox import NodeSpec
@@ -138,12 +138,11 @@ def spread(cluster: Cluster, resource: Resource = DEPLOYMENTS, **fields: str) ->
     content = {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": "one"}, "spec": spec}
     cluster.client.create(resource, content, NAMESPACE)
     for number, node in enumerate(NAMES, 1):
-        for other in NAMES:
-            cluster.client.merge(NODES, other, {"spec": {"unschedulable": other != node or None}})
+        uncordon(cluster, node)
+        cordon(cluster, *(other for other in NAMES if other != node))
         cluster.client.merge(resource, "one", {"spec": {"replicas": number}}, NAMESPACE)
         eventually(f"a replica on {node}", lambda: node in running_nodes(cluster))  # noqa: B023
-    for name in NAMES:
-        cluster.client.merge(NODES, name, {"spec": {"unschedulable": None}})
+    uncordon(cluster, *NAMES)
 
 
 def keep_two(cluster: Cluster) -> None:

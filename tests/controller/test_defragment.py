@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.clusters import COLLECTOR_SECONDS, DEPLOYMENTS, NODE_A, NODE_B, Cluster, events_of, pod, shown
+from tests.clusters import (
+    COLLECTOR_SECONDS,
+    DEPLOYMENTS,
+    NODE_A,
+    NODE_B,
+    Cluster,
+    cordon,
+    events_of,
+    pod,
+    shown,
+    uncordon,
+)
 from tests.controller.conftest import NAMESPACE
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES, NODES
+from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES
 from topomend.model.bitmask import NUMAMask, mask_of
 from topomend.wire.published.node_topology import read_node_topology
 
@@ -123,13 +134,11 @@ def budget(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def cordoned(cluster: Cluster, *names: str) -> Iterator[None]:
-    for name in names:
-        cluster.client.merge(NODES, name, {"spec": {"unschedulable": True}})
+    cordon(cluster, *names)
     try:
         yield
     finally:
-        for name in names:
-            cluster.client.merge(NODES, name, {"spec": {"unschedulable": None}})
+        uncordon(cluster, *names)
 
 
 def steered(cluster: Cluster) -> list[dict[str, Any]]:
