@@ -6,7 +6,6 @@ It also ends what one of mode relaunch has left: no pod waits for it for ever.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +192,8 @@ def owned_and_refused(cluster: Cluster) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "observed", "uid": uid, "controller": True}
     made = cluster.create(pod("observed-0", TOO_MANY, node=NODE_A, labels=labels, ownerReferences=[owner]), STEERED)
     eventually("the replica to be refused", lambda: cluster.get("observed-0", STEERED)["status"]["phase"] == "Failed")
-    told = partial(events_of, cluster, {"metadata": {"uid": uid}}, "RelaunchSkipped")
-    eventually("the operator to tell its owner", told)  # which it has no more once the ReplicaSet has gone
+    # Once the ReplicaSet has gone, the pod has no owner to be told.
+    eventually("its owner to be told", lambda: events_of(cluster, {"metadata": {"uid": uid}}, "RelaunchSkipped"))
     # Its pods stay.
     options = {"propagationPolicy": "Orphan", "preconditions": {"uid": uid}}
     cluster.client._ask("DELETE", REPLICA_SETS.path(STEERED, "observed"), options)

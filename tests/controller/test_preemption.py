@@ -79,8 +79,11 @@ def _controlled(
     spec |= {"replicas": replicas} if kind == "Deployment" else {}
     head = {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": name}}
     made = cluster.client.create(resource, head | {"spec": spec}, namespace)
-    gone = partial(eventually, "no pod of it to be left", lambda: not _of_it(cluster, namespace, name))
-    stack.callback(gone, COLLECTOR_SECONDS)
+
+    def wait_for_its_end() -> None:
+        eventually("no pod of it to be left", lambda: not _of_it(cluster, namespace, name), COLLECTOR_SECONDS)
+
+    stack.callback(wait_for_its_end)
     stack.callback(cluster.client.delete, resource, name, namespace, uid=made["metadata"]["uid"])
     pods = eventually("its pods to run", lambda: _all_run(cluster, namespace, name, replicas))
     names = {content["metadata"]["name"] for content in pods}
