@@ -36,11 +36,14 @@ class History:
 
 
 def audited(log: Path) -> Iterator[dict[str, Any]]:
-    """The events of an API server's audit log, one a line; older parts of it lie beside it under dated names."""
+    """The events of an API server's audit log, one a line; older parts of it lie beside it under dated names.
+
+    A last line that is still being written is left out.
+    """
     for part in (*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log):
         with part.open() as lines:
             for line in lines:
-                if line.strip():
+                if line.strip() and line.endswith("\n"):
                     yield json.loads(line)
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +24,7 @@ from topomend.model.nodes.node_state import NodeState, PodAllocation
 from topomend.model.shapes.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.sandbox import Sandbox
+from topomend.sandbox.processes.host import free_ports
 from topomend.wire.pods.pod import read_pod
 from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
@@ -84,10 +85,43 @@ class Kubernetes:
     def reason_of(self, pod: str) -> str:
         return str(self._client.get(PODS, pod, "default").get("status", {}).get("reason", ""))
 
+    def phase_of(self, pod: str) -> str:
+        return str(self._client.get(PODS, pod, "default").get("status", {}).get("phase", ""))
+
 
 def until(condition: Callable[[], _T | None], seconds: float = 30.0) -> _T:
     """Wait until the condition holds, on a busy machine longer than ``seconds``, and return it."""
     return eventually("the agent to publish it", condition, seconds)
+
+
+WRITTEN, UNCHANGED, FAILED = RESULTS = ("written", "unchanged", "failed")
+"""How a look of the agent may end."""
+
+
+class Looks:
+    """The looks of one agent, by its own metrics, which it serves with ``flag``.
+
+    What it would do at its next look is done once it has looked twice: the first look may have begun before.
+    """
+
+    def __init__(self) -> None:
+        self._address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.flag = f"--metrics-address={self._address}"
+
+    def wait(self, number: int = 2, *results: str) -> None:
+        """Wait until it has looked so often, by default however the looks ended."""
+        before = eventually("the agent's metrics", lambda: self._counted(results))
+        eventually(f"{number} looks of the agent", lambda: (self._counted(results) or 0) >= before + number)
+
+    def _counted(self, results: tuple[str, ...]) -> float | None:
+        """The looks so far and one more, so that an answer is true; None without one."""
+        try:
+            with urllib.request.urlopen(f"http://{self._address}/metrics", timeout=30) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return None
+        wanted = [f'topomend_agent_publishes_total{{result="{result}"}} ' for result in results or RESULTS]
+        return 1 + sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(tuple(wanted)))
 
 
 SECRET_FOLDERS = ("pods", "pki", "plugins", "plugins_registry", "checkpoints")
@@ -230,15 +264,19 @@ def test_a_refused_pod_leaves_nothing_behind(cluster: Sandbox, kubernetes: Kuber
         until(lambda: publish_once(cluster, "split") == 0 and kubernetes.state("split") == before)
 
 
-def test_while_nothing_changes_nothing_is_written_and_little_memory_is_held(
-    cluster: Sandbox, kubernetes: Kubernetes
-) -> None:
-    """``make agent-cost`` measures both for long, beside 110 pods, and the processor time too."""
-    with running(cluster, kubernetes, "pods") as process:
-        time.sleep(2)
+def test_while_nothing_changes_nothing_is_written(cluster: Sandbox, kubernetes: Kubernetes) -> None:
+    looks = Looks()
+    with running(cluster, kubernetes, "pods", looks.flag):
+        until(lambda: _without_pods(kubernetes, "pods"))
+        looks.wait(2, UNCHANGED)
         version = kubernetes.topology("pods")["metadata"]["resourceVersion"]
-        time.sleep(3)
+        looks.wait(4, UNCHANGED)
         assert kubernetes.topology("pods")["metadata"]["resourceVersion"] == version
+
+
+def test_an_agent_that_has_published_holds_little_memory(cluster: Sandbox, kubernetes: Kubernetes) -> None:
+    """``make agent-cost`` measures it for long, beside 110 pods, and the processor time too."""
+    with running(cluster, kubernetes, "pods") as process:
         agent_process = psutil.Process(process.pid)
         assert agent_process.children() == []
         assert agent_process.memory_info().rss < MOST_RSS

@@ -11,14 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, container, running, until
+from tests import audit_log
+from tests.agent.test_agent_on_cluster import FAILED, Kubernetes, Looks, container, running, until
 
 import topomend
+from topomend.agent.loop import SETTLE_SECONDS, AgentSettings
 from topomend.model.bitmask import format_id_list, mask_of
 from topomend.model.machine import Machine, PCIDevice
 from topomend.model.nodes.node_state import NodeState
@@ -39,8 +43,8 @@ SHAPE = "sockets:1 numa:2 cores:4 memory:4Gi device:vendor.com/gpu@0=1,1=1"
 class Bed:
     """One node with its agent running."""
 
-    def __init__(self, sandbox: Sandbox, kubernetes: Kubernetes) -> None:
-        self.sandbox, self.kubernetes = sandbox, kubernetes
+    def __init__(self, sandbox: Sandbox, kubernetes: Kubernetes, looks: Looks) -> None:
+        self.sandbox, self.kubernetes, self.looks = sandbox, kubernetes, looks
         self.folder = sandbox.folder / "nodes" / NODE
 
     @property
@@ -61,7 +65,7 @@ class Bed:
     def writes(self) -> int:
         """How many requests to write the node's object the API server has carried out, by its audit log."""
         assert self.sandbox.audit_log is not None
-        events = (json.loads(line) for line in self.sandbox.audit_log.read_text().splitlines())
+        events = audit_log.audited(self.sandbox.audit_log)
         return sum(
             event["verb"] in {"create", "update", "patch", "delete"}
             and event.get("objectRef", {}).get("resource") == "nodetopologies"
@@ -125,9 +129,9 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture(scope="module")
 def whole(sandbox: Sandbox) -> Iterator[Bed]:
     """One agent lives through everything."""
-    kubernetes = Kubernetes(sandbox)
-    with running(sandbox, kubernetes, NODE):
-        yield Bed(sandbox, kubernetes)
+    kubernetes, looks = Kubernetes(sandbox), Looks()
+    with running(sandbox, kubernetes, NODE, looks.flag):
+        yield Bed(sandbox, kubernetes, looks)
 
 
 GPUS = {"gpu-0-0": True, "gpu-1-0": True}
@@ -334,6 +338,10 @@ def _shows_more_memory(bed: Bed) -> bool:
     return "NUMA node 0 has 5Gi of memory, the kubelet counted 4Gi" in message
 
 
+LOOKS_UNTIL_SETTLED = 2 + ceil(SETTLE_SECONDS / AgentSettings.interval)
+"""Within which an agent that had heard of a change would have read the machine again."""
+
+
 @pytest.mark.parametrize(
     ("subsystem", "change", "shows"),
     [
@@ -358,7 +366,7 @@ def test_a_machine_that_changes_is_read_again_at_the_kernels_word(
     before, machine = bed.state, parse_shape(SHAPE).machine()
     reshape(bed.folder / "machine", change(machine), tmp_path / "changed")
     try:
-        time.sleep(FRESH_SECONDS)
+        bed.looks.wait(LOOKS_UNTIL_SETTLED)
         assert not shows(bed)
         began = time.monotonic()
         event.write_text("change")
@@ -377,7 +385,7 @@ def test_a_machine_that_changes_is_read_again_at_the_kernels_word(
 def test_what_changed_while_the_api_server_was_away_for_half_a_minute_is_one_write_after_its_return(
     bed: Bed, tmp_path: Path
 ) -> None:
-    time.sleep(FRESH_SECONDS)
+    bed.looks.wait()
     writes = bed.writes()
     assert writes
     bed.sandbox.stop_api_server()
@@ -385,7 +393,7 @@ def test_what_changed_while_the_api_server_was_away_for_half_a_minute_is_one_wri
         time.sleep(30)
         bed.sandbox.start_api_server()
         until(lambda: bed.devices() == GPUS | dict.fromkeys(LATE, True))
-        time.sleep(FRESH_SECONDS)
+        bed.looks.wait()
         assert bed.writes() == writes + 1
     until(lambda: bed.devices() == GPUS)
 
@@ -393,9 +401,9 @@ def test_what_changed_while_the_api_server_was_away_for_half_a_minute_is_one_wri
 def test_a_kubelet_that_ended_while_the_api_server_was_away_is_told_after_its_return(bed: Bed) -> None:
     bed.sandbox.stop_api_server()
     bed.sandbox.stop_kubelet(NODE)
-    time.sleep(5)
-    bed.sandbox.start_api_server()
     try:
+        bed.looks.wait(2, FAILED)
+        bed.sandbox.start_api_server()
         until(lambda: not bed.is_ready())
         assert bed.condition("AllocationsRead") == ("False", "PodResourcesUnavailable")
     finally:
@@ -405,11 +413,16 @@ def test_a_kubelet_that_ended_while_the_api_server_was_away_is_told_after_its_re
 
 def test_a_node_whose_pods_hold_what_they_held_is_written_nothing(bed: Bed) -> None:
     """Pods that hold nothing come and go: nobody who reads the object could tell."""
-    time.sleep(FRESH_SECONDS)
+    bed.looks.wait()
     writes = bed.writes()
     for number in range(3):
         with bed.kubernetes.pod(NODE, f"light-{number}", [{"name": "main", "image": "none"}], []):
-            time.sleep(1)
-    time.sleep(FRESH_SECONDS)
+            until(partial(_runs, bed, f"light-{number}"))
+            bed.looks.wait()
+    bed.looks.wait()
     assert bed.writes() == writes
     assert format_id_list(bed.state.kubelet.reserved_cpus or 0) == "0"
+
+
+def _runs(bed: Bed, pod: str) -> bool:
+    return bed.kubernetes.phase_of(pod) == "Running"

@@ -9,6 +9,7 @@ import os
 import random
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -27,7 +28,7 @@ from tests.agent.kubelet_allocations import (
     published_holdings,
     read_state_files,
 )
-from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, running
+from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, Looks, running
 from tests.waiting import awake, eventually, stretched
 from urllib3.exceptions import HTTPError
 
@@ -42,9 +43,7 @@ PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIFE_PODS", "32"))
 SETTLE_SECONDS = 30.0
 """Longer than a kubelet takes to start or to end a pod on a busy machine."""
 
-LOOKED_SECONDS = 2.0
-"""By then an agent has looked, which for a pod that holds nothing shows nowhere: of pods that it sees first at one
-moment, some of which hold something for init containers alone, it cannot tell which they are."""
+SAMPLE_SECONDS = 0.05
 
 MOST_LOAD = 5.0
 """Of a CPU, up to which the agent's delays are its own. Kubelets, API server and agents here come to two or three."""
@@ -90,6 +89,7 @@ class Node:
     name: str
     sandbox: Sandbox
     kubelet: PodResources
+    looks: Looks
     pods: dict[str, str] = field(default_factory=dict)
 
     def files(self) -> StateFiles:
@@ -125,6 +125,41 @@ class Publications:
         self.status[node] = status
 
 
+class AwakeClock:
+    """Of any wall time while it runs, the time without that in which the machine stood still."""
+
+    def __init__(self) -> None:
+        self._samples = [(time.time(), awake())]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def _sample(self) -> None:
+        while not self._ended.wait(SAMPLE_SECONDS):
+            self._samples.append((time.time(), awake()))
+
+    def between(self, earlier: float, later: float) -> float:
+        """The seconds between two wall times, by the samples that follow them."""
+        return self._at(later) - self._at(earlier)
+
+    def _at(self, wall: float) -> float:
+        following = bisect_left(self._samples, (wall, 0.0))
+        return self._samples[min(following, len(self._samples) - 1)][1]
+
+    def close(self) -> None:
+        """Sample no more."""
+        self._ended.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def clock() -> Iterator[AwakeClock]:
+    """A machine that stands still for seconds delays publications, which is no agent's doing."""
+    made = AwakeClock()
+    yield made
+    made.close()
+
+
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     """The kubelets of SPECS."""
@@ -140,14 +175,16 @@ def nodes(sandbox: Sandbox) -> Iterator[list[Node]]:
         made = []
         for spec in SPECS:
             socket = sandbox.folder / "nodes" / spec.name / "kubelet" / "pod-resources" / "kubelet.sock"
-            made.append(Node(spec.name, sandbox, PodResources(socket)))
+            made.append(Node(spec.name, sandbox, PodResources(socket), Looks()))
             stack.callback(made[-1].kubelet.close)
             given = {"state": spec.name not in WITHOUT_STATE, "covered": spec.name in COVERED}
-            stack.enter_context(running(sandbox, kubernetes, spec.name, **given))
+            stack.enter_context(running(sandbox, kubernetes, spec.name, made[-1].looks.flag, **given))
         yield made
 
 
-def test_after_every_start_and_end_the_published_state_is_the_kubelets(sandbox: Sandbox, nodes: list[Node]) -> None:
+def test_after_every_start_and_end_the_published_state_is_the_kubelets(
+    sandbox: Sandbox, nodes: list[Node], clock: AwakeClock
+) -> None:
     seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"TOPOMEND_SEED={seed}")
     chance = random.Random(seed)
@@ -184,8 +221,10 @@ def test_after_every_start_and_end_the_published_state_is_the_kubelets(sandbox: 
         for node, name in begun:
             if moments.get(name) and _holdings(node, name):
                 _until(f"the watch to tell {name}", lambda name=name: name in seen.published)
-                started.append(seen.published[name] - moments[name])
-        ended += [max(0.0, seen.released[name] - moments[name]) for _, name in gone if name in seen.released]
+                started.append(clock.between(moments[name], seen.published[name]))
+        ended += [
+            max(0.0, clock.between(moments[name], seen.released[name])) for _, name in gone if name in seen.released
+        ]
     print(dict(outcomes))
     print(_ranks("the kubelet's decision -> published", started))
     print(_ranks("ended on the kubelet -> published  ", ended))
@@ -197,8 +236,11 @@ def test_after_every_start_and_end_the_published_state_is_the_kubelets(sandbox: 
 
 
 def _have_agents_look(begun: list[tuple[Node, str]]) -> None:
-    if any(name in node.pods and not _holdings(node, name) for node, name in begun):
-        time.sleep(LOOKED_SECONDS)
+    """An agent's look shows nowhere for a pod that holds nothing: of pods that it sees first at one moment, some of
+    which hold something for init containers alone, it cannot tell which they are."""
+    for node, name in begun:
+        if name in node.pods and not _holdings(node, name):
+            node.looks.wait()
 
 
 def judge_delays(*delays: list[float]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.agent.test_agent_on_cluster import Kubernetes, running, until
+from tests.agent.test_agent_on_cluster import Kubernetes, Looks, running, until
 from tests.agent.test_kubelet_changes import NODE, Bed
 from tests.clusters import CRDS
 from tests.waiting import stretched
@@ -68,8 +68,9 @@ def labels(client: Client) -> dict[str, str]:
 
 
 def test_a_node_is_labelled_by_its_kubelets_policy_and_by_rules(sandbox: Sandbox, tmp_path: Path) -> None:
-    kubernetes, client = Kubernetes(sandbox), connect(str(sandbox.kubeconfig))
-    with discovery(sandbox, tmp_path / "nfd-master.log"), running(sandbox, kubernetes, NODE, "--node-features=default"):
+    kubernetes, client, looks = Kubernetes(sandbox), connect(str(sandbox.kubeconfig)), Looks()
+    agent = running(sandbox, kubernetes, NODE, "--node-features=default", looks.flag)
+    with discovery(sandbox, tmp_path / "nfd-master.log"), agent:
         until(lambda: "topomend.io/numa-nodes" in labels(client), SECONDS)
         assert labels(client) == {
             "topomend.io/topology-ready": "true",
@@ -81,7 +82,7 @@ def test_a_node_is_labelled_by_its_kubelets_policy_and_by_rules(sandbox: Sandbox
             "topomend.io/cpus-per-numa-node": "8",
             "example.com/aligns": "true",
         }
-        bed, policy = Bed(sandbox, kubernetes), "topomend.io/topology-manager-policy"
+        bed, policy = Bed(sandbox, kubernetes, looks), "topomend.io/topology-manager-policy"
         with bed.restarted(topologyManagerPolicy="best-effort"):
             until(lambda: labels(client)[policy] == "best-effort", SECONDS)
             assert "example.com/aligns" not in labels(client)
