@@ -1,6 +1,7 @@
 """A cluster on which topomend is installed as it is deployed, at work; and the command that takes it off."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,18 @@ from typing import Any
 
 import pytest
 from deploy.manifests import objects
-from tests.clusters import CRDS, DEPLOYMENTS, NODE_A, NODE_B, ROOT, SYSTEM, Cluster, pod, two_node_cluster
+from tests.clusters import (
+    COLLECTOR_SECONDS,
+    CRDS,
+    DEPLOYMENTS,
+    NODE_A,
+    NODE_B,
+    ROOT,
+    SYSTEM,
+    Cluster,
+    pod,
+    two_node_cluster,
+)
 from tests.deploy.api import API, administrator, path_of
 from tests.operator_process import Operator
 from tests.waiting import eventually
@@ -169,7 +181,7 @@ class Installed:
             "the quota to count", lambda: self.cluster.client.get(QUOTAS, "none", DENIED).get("status", {}).get("used")
         )
         self._commit_lost("lost")
-        self._claim(self.cluster.get("beside", DENIED))
+        eventually("beside to be claimed", lambda: self._claim(self.cluster.get("beside", DENIED)))
         eventually("both to be blocked", lambda: self.steps(DENIED) == ["Blocked", "Blocked"])
         eventually("placeholders of those that wait", lambda: len(self.placeholders()) >= 2)
         self._cordon(unschedulable=True)  # what is ungated waits for its scheduler: none is refused by a full node
@@ -331,18 +343,30 @@ class Installed:
         return bool(self.cluster.get(name, namespace)["status"].get("phase") == "Failed")
 
     def _commit_lost(self, name: str) -> None:
-        """The record of a pod that is gone already: the only copy of it."""
+        """The record of a pod that is gone already: the only copy of it.
+
+        Meanwhile the operators stand still: they would cancel it before it is committed, and let its pod go.
+        """
         content = pod(name, 3)
-        self._commit(name, f"uid-of-{name}", {"metadata": content["metadata"], "spec": content["spec"]})
+        self._signal_operators(signal.SIGSTOP)
+        try:
+            self._commit(name, f"uid-of-{name}", {"metadata": content["metadata"], "spec": content["spec"]})
+        finally:
+            self._signal_operators(signal.SIGCONT)
+
+    def _signal_operators(self, number: signal.Signals) -> None:
+        for replica in self.replicas:
+            replica.operator.process.send_signal(number)
 
     def _cordon(self, *, unschedulable: bool) -> None:
         for name in (NODE_A, NODE_B):
             self.cluster.client.merge(NODES, name, {"spec": {"unschedulable": unschedulable}})
 
-    def _claim(self, refused: dict[str, Any]) -> None:
+    def _claim(self, refused: dict[str, Any]) -> bool:
         """Begin with a relaunch, as where a node had admitted the pod a moment ago."""
         name, uid = refused["metadata"]["name"], refused["metadata"]["uid"]
         self.cluster.client.merge(PODS, name, manifest.claim(refused, record_name(name, uid)), DENIED)
+        return True
 
     def _commit(self, name: str, uid: str, pod: dict[str, Any]) -> None:
         record = {
@@ -371,21 +395,18 @@ class Installed:
             self.cluster.client.delete(DEPLOYMENTS, "web", "default", uid=web["metadata"]["uid"])
         api = administrator(self.cluster.sandbox.kubeconfig)
         for record in self._records():
-            self.cluster.client.merge(
-                RELAUNCHES, record["name"], {"metadata": {"finalizers": None}}, record["namespace"]
-            )
+            self.cluster._unfinalize(RELAUNCHES, record)
         for item in reversed(objects()):
             api.delete(path_of(item))
         for name in (STEERED, DENIED):
             api.delete(f"/api/v1/namespaces/{name}")
         for content in self.cluster.pods():
-            with suppress(NotFound):
-                self.cluster._unfinalize(PODS, content["metadata"])
+            self.cluster._unfinalize(PODS, content["metadata"])
             self.cluster.remove(content)
         ours = {STEERED, DENIED, SYSTEM, "topomend-agent"}
         eventually("everything to be gone", lambda: not ours & self._names(NAMESPACES), 120)
         eventually("the kinds to be gone", lambda: not [name for name in self._names(CRDS) if "topomend" in name], 120)
-        eventually("the pods to be gone", lambda: not self.cluster.pods())
+        eventually("the pods to be gone", lambda: not self.cluster.pods(), COLLECTOR_SECONDS)
 
     def _records(self) -> list[dict[str, Any]]:
         try:

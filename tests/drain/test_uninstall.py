@@ -2,7 +2,7 @@
 
 import random
 import secrets
-import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from topomend.kube.client import (
     MUTATING_ADMISSION_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     PODS,
+    RELAUNCHES,
 )
 from topomend.kube.errors import AlreadyExists
 from topomend.runtime.timestamp import timestamp
@@ -72,7 +73,9 @@ def test_drain_then_delete(loaded: Installed) -> None:
     assert drained.code == 0
     assert drained.lines[-1].startswith("drained: ")
     loaded.assert_nothing_is_left_or_lost()
-    assert all(replica.operator.process.poll() is not None for replica in loaded.replicas)
+    eventually(
+        "the operators to end", lambda: all(replica.operator.process.poll() is not None for replica in loaded.replicas)
+    )
     assert loaded.drain(hurries=True).lines == ("drained: nothing to do",)
     deleting = loaded.start_delete()
     out, _ = deleting.communicate(timeout=240)
@@ -84,11 +87,11 @@ def test_drain_then_delete(loaded: Installed) -> None:
 
 def test_delete_then_drain(loaded: Installed) -> None:
     deleting = loaded.start_delete()
-    eventually("the kind to be going", lambda: "deletionTimestamp" in _crd(loaded)["metadata"])
+    eventually("the kind to be going", lambda: _is_going(_crd(loaded)))
     eventually(
         "the operators to end", lambda: all(replica.operator.process.poll() is not None for replica in loaded.replicas)
     )
-    time.sleep(3)
+    eventually("the deletion to reach the records", lambda: all(map(_is_going, _records(loaded))))
     assert loaded.steps(DENIED) == ["Blocked", "Blocked"], "the only copy of a pod is kept"
     assert deleting.poll() is None
     loaded.allow()
@@ -98,6 +101,15 @@ def test_delete_then_drain(loaded: Installed) -> None:
     out, _ = deleting.communicate(timeout=240)
     assert deleting.returncode == 0, out
     assert loaded.drain(hurries=True).code == 0
+
+
+def _records(installed: Installed) -> Sequence[dict[str, Any]]:
+    """Those of pods that cannot be created."""
+    return installed.cluster.client.list(RELAUNCHES, namespace=DENIED).items
+
+
+def _is_going(content: dict[str, Any]) -> bool:
+    return "deletionTimestamp" in content["metadata"]
 
 
 def test_drain_after_the_operator_was_killed(loaded: Installed) -> None:
