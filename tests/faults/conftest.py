@@ -9,11 +9,12 @@ from urllib.error import HTTPError
 import pytest
 from tests import audit_log
 from tests.clusters import NODE_B, Cluster, events_of
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import Proxy, Request
 from tests.operator_process import Operator
 from tests.refusing_node import refused_pod, refusing_cluster
 from tests.waiting import awake, eventually
 
+from topomend.controller.relist import UNFINISHED
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import NotFound
 from topomend.sandbox.processes.host import free_ports
@@ -33,11 +34,12 @@ class Scene:
     def start(self, *flags: str, module: str = "", kubeconfig: Path | None = None) -> Operator:
         """Start an operator, and wait until it watches."""
         self._address, self._metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
+        before = set(map(id, self.proxy.streams()))  # those of one that was killed may not have ended yet
         log = self._folder / f"operator-{len(self.operators)}.log"
         served = (f"--health-address={self._address}", f"--metrics-address={self._metrics}")
         operator = Operator(kubeconfig or self.proxy.kubeconfig, log, *served, *flags, module=module)
         self.operators.append(operator)
-        eventually("the operator to watch", lambda: len(self.proxy.streams()) >= 4 or kubeconfig)
+        eventually("the operator to watch", lambda: len(set(map(id, self.proxy.streams())) - before) >= 4 or kubeconfig)
         return operator
 
     @property
@@ -113,6 +115,16 @@ class Scene:
         history = audit_log.histories(self.cluster.sandbox.audit_log)[(self.namespace, name)]
         assert len(set(history.bound)) == 1, history
 
+    def listed_again(self) -> None:
+        """Wait until the operator has listed everything twice more, and has been given both lists."""
+        before = self._lists()  # the last of which may have been answered already
+        eventually("the operator to list everything", lambda: self._lists() >= before + 3)
+
+    def _lists(self) -> int:
+        """How often the operator has begun to list pods, which comes last, but for what its streams list."""
+        asked = [request for request in list(self.proxy.asked) if request.lists("pods")]
+        return len([request for request in asked if is_first_page(request)])
+
     def healthz(self) -> tuple[int, str]:
         """What the operator's liveness endpoint says; of one that does not answer, 0 and why."""
         try:
@@ -150,6 +162,11 @@ class Scene:
                 patch = {"metadata": {"finalizers": None}}
                 self.cluster.client.merge(PODS, content["metadata"]["name"], patch, self.namespace)
             self.cluster.remove(content)
+
+
+def is_first_page(request: Request) -> bool:
+    """Whether this request of a relist begins with the pods."""
+    return request.query.get("fieldSelector") == UNFINISHED and "continue" not in request.query
 
 
 def uid_of(content: dict[str, Any]) -> str:

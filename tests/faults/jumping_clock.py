@@ -2,6 +2,8 @@
 
 The file is read at every look at the clock, so the clock jumps whenever its content changes. What only goes forward
 (``time.monotonic``) is left alone. It reaches everything that reads the clock in Python, kopf included.
+
+A Lease lasts for minutes, so that a machine that stands still, which is no jump of a clock, ends none.
 """
 
 import datetime
@@ -28,7 +30,9 @@ def main() -> None:
     time.time = lambda: _true_time() + _off()
     datetime.datetime = _Jumping  # type: ignore[misc]
     from topomend.cli.main import main as topomend  # noqa: PLC0415  only now: modules keep the class they find
+    from topomend.runtime import leader_election  # noqa: PLC0415
 
+    leader_election.DURATION_SECONDS, leader_election.RENEW_DEADLINE_SECONDS = 300.0, 240.0
     topomend()
 
 

@@ -207,9 +207,10 @@ class Proxy:
             stream.hang_up()
 
     def streams(self, plural: str = "") -> list[Stream]:
-        """The open watches of a kind, or of all."""
+        """The open watches of a kind, or of all. One that was cut or ended is none, though its thread may still run."""
         with self._lock:
-            return [stream for stream in self._streams if plural in ("", stream.request.plural)]
+            alive = [stream for stream in self._streams if not stream.ended]
+            return [stream for stream in alive if plural in ("", stream.request.plural)]
 
     def cut(self, plural: str = "") -> int:
         """Break the watches off, and say how many."""
