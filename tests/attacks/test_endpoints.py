@@ -4,7 +4,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from tests.deploy.api import API
 from tests.deploy.conftest import admin, token_of
 from tests.operator_process import Operator, OperatorProcess
 from tests.processes import end
-from tests.waiting import eventually
+from tests.waiting import awake, eventually
 
 from topomend.runtime.http.endpoints import CONNECTION_SECONDS, MAX_CONNECTIONS
 from topomend.sandbox.processes.host import free_ports
@@ -60,9 +59,9 @@ def answered_after(address: str) -> float:
     """
     took = []
     for path in ("/healthz", "/readyz"):
-        asked = time.monotonic()
+        asked = awake()
         eventually(f"an answer to {path}", lambda: _is_answered(address, path))  # noqa: B023
-        took.append(time.monotonic() - asked)
+        took.append(awake() - asked)
     return max(took)
 
 

@@ -1,7 +1,7 @@
 """Tenants beside each other: what one of them creates does not hold up another."""
 
 import os
-import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,9 +13,9 @@ from tests.clusters import NODE_A, NODE_B, Cluster, pod, shown
 from tests.operator_process import Operator
 from tests.waiting import awake, eventually, stretched
 
-from topomend.decide.queue.order import PATIENCE_SECONDS
 from topomend.kube.client import NAMESPACES, PODS
-from topomend.kube.errors import AlreadyExists
+from topomend.kube.errors import AlreadyExists, APIError
+from topomend.sandbox.processes.host import free_ports
 from topomend.wire.group import FIT_GATE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents")]
@@ -26,6 +26,9 @@ GATED = int(os.environ.get("TOPOMEND_GATED_PODS", "2000"))
 
 SHORT_TURNS = {"replay.effort.TURN_SECONDS": -1.0}
 """A turn for a pod is over after one node."""
+
+IMPATIENT = {"decide.queue.order.PATIENCE_SECONDS": 0.0}
+"""NUMA nodes are reserved at once for whoever they may be reserved for, not after seconds."""
 
 SMALL = 8
 """Pods of one CPU. The small NUMA nodes have room for six of them."""
@@ -42,17 +45,9 @@ def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
         with suppress(AlreadyExists):
             two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield two_nodes
-    with ThreadPoolExecutor(8) as pool:
+    with suppress(APIError), ThreadPoolExecutor(8) as pool:  # what is left, one after another
         list(pool.map(two_nodes.remove, _pods(two_nodes, FLOOD) + _pods(two_nodes, QUIET)))
     two_nodes.clear()
-
-
-@pytest.fixture
-def operator(start_operator: Callable[..., Operator]) -> Operator:
-    """An operator that has seen the cluster."""
-    started = start_operator()
-    started.wait_until_it_watches()
-    return started
 
 
 def _pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
@@ -105,18 +100,34 @@ def test_a_pod_that_takes_longer_than_a_turn_is_ungated_after_several(
     assert "unexpected" not in operator.text()
 
 
-@pytest.mark.usefixtures("operator")
-def test_wide_pods_that_never_fit_and_whose_gate_their_user_wrote_close_no_node_to_others(cluster: Cluster) -> None:
+def test_wide_pods_that_never_fit_and_whose_gate_their_user_wrote_close_no_node_to_others(
+    cluster: Cluster, start_operator: Callable[..., Operator]
+) -> None:
     """They would need the four CPUs of a NUMA node on each of which a small pod runs for ever."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    operator = start_operator(f"--metrics-address={address}", constants=IMPATIENT)
+    operator.wait_until_it_watches()
     for node in (NODE_A, NODE_B):
         _occupy_large_numa_node(cluster, node)
     for number in range(2):
         cluster.create(gated(f"wide-{number}", 4), FLOOD)
-    time.sleep(2 * PATIENCE_SECONDS)
+    for number in range(2):
+        eventually("it to wait", lambda: f"UngateDeferred {FLOOD}/wide-{number}" in operator.text())  # noqa: B023
+    for _ in range(2):  # the first time may have begun before
+        before = _reserved_at(address)
+        eventually("places to be reserved", lambda: _reserved_at(address) > before)  # noqa: B023
     for number in range(SMALL):
         cluster.create(gated(f"small-{number}", 1), QUIET)
     eventually("every small pod to run", lambda: _running(cluster, QUIET) == SMALL)
     assert all(content["spec"].get("schedulingGates") for content in _pods(cluster, FLOOD))
+
+
+def _reserved_at(address: str) -> float:
+    """When the operator last decided for whom NUMA nodes are reserved."""
+    name = 'topomend_operator_duty_last_success_timestamp_seconds{duty="reservations"}'
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
 def _occupy_large_numa_node(cluster: Cluster, node: str) -> None:

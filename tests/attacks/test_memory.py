@@ -8,7 +8,6 @@ numbers and prints the figures of ``docs/contribute/measurements.md``.
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,7 +25,7 @@ from tests.waiting import awake, eventually, stretched
 from verify.e2e.containers.cgroups import CgroupsUnavailable, GroupTree
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
-from topomend.kube.errors import AlreadyExists, Invalid
+from topomend.kube.errors import AlreadyExists, Invalid, NotFound
 from topomend.wire.group import API_VERSION, FIT_GATE, RELAUNCH
 from topomend.wire.pods.scheduling import MAX_AFFINITY_VALUES
 
@@ -58,6 +57,14 @@ TRIED = 5
 """How many pods of the other namespace are ungated at a time, one after another."""
 
 SAMPLE_SECONDS = 0.1
+
+ENDED_LONG_AGO = {
+    "type": "Succeeded",
+    "status": "False",
+    "reason": "Cancelled",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
 
 RELIST = int(os.environ.get("RELIST", "5"))
 """Seconds after which the operator lists everything again; in an installation they are 300."""
@@ -155,6 +162,20 @@ class Limited:
             print(f"\nthe API server did not answer for {silent:.2f} s of {delay + silent:.2f} s")
         assert (self.group.killed_for_memory(), self._ended()) == (0, False), self.text()[-2000:]
         return delay
+
+    def wait_for_relist(self) -> None:
+        """Wait until the operator has listed everything again: last of all it removes records that ended long ago."""
+        name = f"ended-{next(_numbers)}"
+        content = record(name, step="Cancelled", conditions=[ENDED_LONG_AGO])
+        self.create([content], RELAUNCHES, "default")
+        eventually("the operator to list everything again", lambda: self._is_removed(name) or self._ended())
+
+    def _is_removed(self, name: str) -> bool:
+        try:
+            self.cluster.client.get(RELAUNCHES, name, "default")
+        except NotFound:
+            return True
+        return False
 
     def text(self) -> str:
         """The operator's log."""
@@ -332,7 +353,7 @@ def test_huge_pods_neither_kill_the_operator_at_its_start_nor_as_they_come(
     assert is_in_time(limited.delays(f"{HUGE} {made.__name__} pods"), quiet.delay)
     limited.create(made(f"later-{index}", **waiting) for index in range(HUGE // 4))
     assert is_in_time(limited.delays(f"{HUGE // 4} more"), quiet.delay)
-    time.sleep(RELIST + 1)
+    limited.wait_for_relist()
     assert is_in_time(limited.delays("the same, listed again"), quiet.delay)
 
 
@@ -359,7 +380,7 @@ def test_neither_many_records_nor_huge_ones_kill_the_operator(limited: Limited, 
     assert is_in_time(limited.delays(f"{RECORDS} records and {few} huge ones"), quiet.delay)
     limited.create((record(f"later-{index}", step="Committed", manifest=manifest) for index in range(few)), RELAUNCHES)
     assert is_in_time(limited.delays(f"{few} more huge ones"), quiet.delay)
-    time.sleep(RELIST + 1)
+    limited.wait_for_relist()
     assert is_in_time(limited.delays("the same, listed again"), quiet.delay)
 
 
@@ -400,7 +421,7 @@ def test_publications_of_the_greatest_size_do_not_kill_the_operator(
     for index in range(PUBLICATIONS):
         limited.cluster.client.merge(NODE_TOPOLOGIES, f"ghost-{index}", {"status": later}, subresource="status")
     assert is_in_time(limited.delays("the same, changed"), quiet.delay)
-    time.sleep(RELIST + 1)
+    limited.wait_for_relist()
     assert is_in_time(limited.delays("the same, listed again"), quiet.delay)
 
 
@@ -422,5 +443,5 @@ def test_thousands_of_gated_pods_neither_kill_the_operator_nor_delay_another_ten
     limited.create(gated(f"later-{index}", GATED + index) for index in range(GATED // 10))
     assert is_in_time(limited.delays(f"{GATED // 10} more"), quiet.delay)
     assert is_in_time(limited.delays_of_waiting("the same"), quiet.delay_of_waiting)
-    time.sleep(RELIST + 1)
+    limited.wait_for_relist()
     assert is_in_time(limited.delays("the same, listed again"), quiet.delay)

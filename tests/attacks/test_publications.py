@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -60,6 +59,7 @@ HOLES = 7
 WAITING = 12
 """Pods that fit no NUMA node of the honest node, each of a kind of its own: for each the liar would be asked anew."""
 
+ATTACK_SECONDS = 0.5
 UNGATED_SECONDS = 5.0
 GROWTH = 64 << 20
 """By how much the operator's memory may grow under attack."""
@@ -132,9 +132,12 @@ def liar(cluster: Cluster) -> API:
 
 
 @contextmanager
-def attack(liar: API, machine: Callable[[int], NodeState]) -> Iterator[None]:
-    """Publish another machine every second, as numbered from 0, beginning before the block."""
-    ended, refused = threading.Event(), []
+def attack(liar: API, machine: Callable[[int], NodeState]) -> Iterator[Callable[[int], None]]:
+    """Publish another machine every ATTACK_SECONDS, as numbered from 0, beginning before the block.
+
+    What the block gets waits until so many more are published.
+    """
+    ended, refused, published = threading.Event(), [], [0]
 
     def publish(number: int) -> None:
         since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -144,10 +147,15 @@ def attack(liar: API, machine: Callable[[int], NodeState]) -> Iterator[None]:
         answer = liar.patch(f"{TOPOLOGIES}/{LIAR}/status", {"status": status})
         if not answer.allowed:
             refused.append(answer.message)
+        published[0] += 1
+
+    def wait(number: int) -> None:
+        before = published[0]
+        eventually(f"{number} more machines to be published", lambda: published[0] >= before + number, 60)
 
     def publish_all() -> None:
         number = 0
-        while not ended.wait(1.0):
+        while not ended.wait(ATTACK_SECONDS):
             number += 1
             publish(number)
 
@@ -155,7 +163,7 @@ def attack(liar: API, machine: Callable[[int], NodeState]) -> Iterator[None]:
     thread = threading.Thread(target=publish_all)
     thread.start()
     try:
-        yield
+        yield wait
     finally:
         ended.set()
         thread.join(30)
@@ -183,13 +191,13 @@ def test_pods_of_others_are_let_go_in_time_and_none_is_sent_to_the_node_whose_ag
     cluster: Cluster, operator: Operator, liar: API, machine: Callable[[int], NodeState]
 ) -> None:
     process = psutil.Process(operator.process._process.pid)  # type: ignore[union-attr]
-    with attack(liar, machine):
+    with attack(liar, machine) as wait:
         for number in range(WAITING):
             cluster.create(_sized(f"wide-{number}", 5, 2048 + number), NAMESPACE)
-        time.sleep(5)
+        wait(5)
         before = process.memory_info().rss
         took = [_ungated_after(cluster, f"victim-{number}") for number in range(HOLES)]
-        time.sleep(10)
+        wait(10)
         grown = process.memory_info().rss - before
     print(f"ungated, s: {[round(seconds, 2) for seconds in took]}; memory grew by {grown >> 20} MiB")
     assert max(took) < stretched(UNGATED_SECONDS)

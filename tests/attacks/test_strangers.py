@@ -267,6 +267,7 @@ def braked_uid(admin: API, operator: API, plain: str, brake: str) -> Iterator[st
     eventually("the brake", lambda: is_gated(admin, plain, braked(uid)))
     yield uid
     assert admin.patch(brake, {"owners": None}).allowed
+    eventually("the brake's end", lambda: not is_gated(admin, plain, braked(uid)))  # else it ends in the next test
 
 
 def test_a_pod_of_a_braked_controller_is_gated_and_created(stranger: API, plain: str, braked_uid: str) -> None:
