@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.deploy.api import API
+from tests.deploy.api import API, have_default_account
 from tests.deploy.conftest import admin, agent_on, operator, token_of
 from tests.waiting import eventually
 
@@ -37,11 +37,7 @@ def new_namespace(admin: API, name: str, **labels: str) -> str:
     path = f"/api/v1/namespaces/{name}"
     metadata = {"name": name, "labels": labels}
     assert admin.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).allowed
-    accounts = f"{path}/serviceaccounts"
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    eventually(
-        "an account", lambda: admin.get(f"{accounts}/default").allowed or admin.create(accounts, account).allowed
-    )
+    have_default_account(admin, path)
     return path
 
 

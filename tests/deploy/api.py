@@ -6,10 +6,12 @@ import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.waiting import eventually
 
 _JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH = (
     f"application/{kind}" for kind in ("json-patch+json", "merge-patch+json", "apply-patch+yaml")
@@ -95,13 +97,22 @@ class API:
             request.add_header(f"Impersonate-Extra-{key}", value)
         try:
             with urllib.request.urlopen(request, context=self._context(), timeout=30) as response:  # noqa: S310
-                return Answer(response.status, json.load(response))
+                return Answer(response.status, _content(response))
         except urllib.error.HTTPError as refusal:
             with refusal:
-                return Answer(refusal.code, json.load(refusal))
+                return Answer(refusal.code, _content(refusal))
 
     def _context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=self.authority)
+
+
+def _content(response: HTTPResponse | urllib.error.HTTPError) -> Any:
+    """The object, or the text as a message: the answer of a path that is not served yet is none."""
+    text = response.read()
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"message": text.decode(errors="replace")}
 
 
 def administrator(kubeconfig: Path) -> API:
@@ -120,3 +131,28 @@ def path_of(item: dict[str, Any]) -> str:
     kind = item["kind"].lower()
     plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("ch") else "s")
     return f"{root}{place}/{plural}/{metadata['name']}"
+
+
+_DEFAULT_ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+
+
+def have_default_account(admin: API, namespace: str) -> None:
+    """Have it in the namespace of this path: no pod can be created there before, and its controller may be slow."""
+    accounts = f"{namespace}/serviceaccounts"
+    eventually(
+        accounts, lambda: admin.get(f"{accounts}/default").allowed or admin.create(accounts, _DEFAULT_ACCOUNT).allowed
+    )
+
+
+def have_node(admin: API, name: str) -> bool:
+    """Have a Node of this name, without a kubelet. Returns whether it is new.
+
+    Pods of a node that does not exist are removed, within a minute of the first or at once
+    (podgc/gc_controller.go:gcOrphaned).
+    """
+    if admin.get(f"/api/v1/nodes/{name}").allowed:
+        return False
+    content = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True}}
+    made = admin.create("/api/v1/nodes", content)
+    assert made.allowed, made.message
+    return True

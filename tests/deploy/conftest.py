@@ -2,14 +2,13 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 import yaml
 from deploy.manifests import DEPLOY, objects
 from tests.clusters import every_policy
-from tests.deploy.api import API, administrator, path_of
+from tests.deploy.api import API, administrator, have_node, path_of
 from tests.publish.schema import DEFINITION
 from tests.waiting import eventually
 
@@ -79,16 +78,14 @@ def admin(cluster: Sandbox) -> Iterator[API]:
 
 @pytest.fixture(scope="module")
 def agent_on(admin: API) -> Iterator[Callable[[str], API]]:
-    """The agent's account as its pod on the given node has it. A node that does not exist is made, without a kubelet:
-    pods of none are soon removed (podgc/gc_controller.go:gcOrphaned), and their tokens are worth nothing then."""
+    """The agent's account as its pod on the given node has it. A node that does not exist is made: the tokens of pods
+    that are removed are worth nothing."""
     nodes, pods = "/api/v1/nodes", "/api/v1/namespaces/topomend-agent/pods"
     made = []
 
     def agent(node: str) -> API:
         name = f"agent-{node}"
-        if not admin.get(f"{nodes}/{node}").allowed:
-            head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
-            assert admin.create(nodes, head | {"spec": {"unschedulable": True}}).allowed
+        if have_node(admin, node):
             made.append(f"{nodes}/{node}")
         spec = {
             "serviceAccountName": "topomend-agent",
@@ -111,22 +108,27 @@ def operator(admin: API) -> API:
     return admin.as_token(token_of(admin, "topomend-system", "topomend-operator"))
 
 
+NOWHERE = "deploy-tests-none"
+"""A node without a kubelet: what is bound to it never runs, and is not removed either."""
+
+
+@pytest.fixture(scope="module")
+def nowhere(admin: API) -> Iterator[None]:
+    """That node."""
+    have_node(admin, NOWHERE)
+    yield
+    admin.delete(f"/api/v1/nodes/{NOWHERE}")
+
+
 @pytest.fixture(scope="module")
 def zones_kind(admin: API) -> Iterator[None]:
     """The kind NodeResourceTopology and the role of the overlay that has agents write it; gone afterwards."""
     role = DEPLOY / "components" / "node-resource-topology" / "role.yaml"
     items = [DEFINITION, *yaml.safe_load_all(role.read_text())]
     served = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
-
-    def is_served() -> bool:
-        # Until it is, the answer is no object of the API.
-        with suppress(ValueError):
-            return admin.get(served).allowed
-        return False
-
     for item in items:
         assert admin.apply(path_of(item), item).allowed
-    eventually("the kind", is_served)
+    eventually("the kind", lambda: admin.get(served).allowed)
     yield
     for item in reversed(items):
         admin.delete(path_of(item))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.clusters import (
+    COLLECTOR_SECONDS,
     NODE_A,
     NODE_B,
     ROOT,
@@ -22,7 +23,7 @@ from tests.operator_process import Operator
 from tests.waiting import consistently, eventually
 
 from topomend.gating.installer import NO_WEBHOOK
-from topomend.kube.client import DEPLOYMENTS, MUTATING_ADMISSION_POLICIES, NAMESPACES, connect
+from topomend.kube.client import DEPLOYMENTS, MUTATING_ADMISSION_POLICIES, NAMESPACES, Resource, connect
 from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.processes.host import free_ports
@@ -33,6 +34,8 @@ pytestmark = pytest.mark.cluster
 OLDER = "1.35"
 FAILED_PODS = 10
 WATCHED_SECONDS = 10.0
+PATIENT = {"gating.definitions.TIMEOUT_SECONDS": 30}
+"""So many seconds an API server waits for the webhook: one that stands still with the machine gates pods nonetheless."""
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def start(older: Cluster, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
     running: list[Operator] = []
 
     def started(*flags: str) -> Operator:
-        running.append(Operator(older.sandbox.kubeconfig, tmp_path / "operator.log", *flags))
+        running.append(Operator(older.sandbox.kubeconfig, tmp_path / "operator.log", *flags, constants=PATIENT))
         running[-1].wait_until_it_watches()
         return running[-1]
 
@@ -77,7 +80,7 @@ def _install(cluster: Cluster) -> None:
     for workload in ("deployment/topomend-operator", "daemonset/topomend-agent"):
         namespace = "topomend-system" if "operator" in workload else "topomend-agent"
         assert _kubectl(cluster, "delete", workload, "-n", namespace).returncode == 0
-    eventually("their pods to be gone", lambda: not cluster.pods())
+    eventually("their pods to be gone", lambda: not cluster.pods(), COLLECTOR_SECONDS)
 
 
 def test_before_1_36_a_webhook_gates_the_pods_of_a_storm_and_of_steered_namespaces(
@@ -100,6 +103,7 @@ def test_before_1_36_a_webhook_gates_the_pods_of_a_storm_and_of_steered_namespac
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
     namespace["metadata"] = {"name": "steered", "labels": {STEER_LABEL: "enabled"}}  # type: ignore[assignment]
     older.client.create(NAMESPACES, namespace)
+    eventually("its account", lambda: older.client.get(Resource("v1", "serviceaccounts"), "default", "steered"))
     steered = older.create(pod("steered", 100), "steered")
     assert [gate["name"] for gate in steered["spec"]["schedulingGates"]] == [FIT_GATE]
 

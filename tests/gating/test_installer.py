@@ -20,13 +20,13 @@ import pytest
 import yaml
 from deploy.manifests import objects
 from tests.clusters import COLLECTOR_SECONDS, NODE_A, SHAPE, SYSTEM, pod
-from tests.deploy.api import API, Answer, administrator, path_of
+from tests.deploy.api import API, administrator, have_default_account, path_of
 from tests.deploy.conftest import token_of
 from tests.intercepted import Intercepted
 from tests.waiting import eventually, stretched
 
 from topomend.controller.own_objects import OwnObjects
-from topomend.gating import installer
+from topomend.gating import definitions, installer
 from topomend.gating.certificates import renewed
 from topomend.gating.definitions import NAMES, Installation
 from topomend.gating.installer import NO_WEBHOOK, Installer
@@ -62,6 +62,7 @@ def control_plane(*flags: str, emulated_version: str = "") -> Iterator[Sandbox]:
         labels = {group.STEER_LABEL: "enabled"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STEERED, "labels": labels}}
         assert admin.apply(f"/api/v1/namespaces/{STEERED}", namespace).allowed
+        have_default_account(admin, f"/api/v1/namespaces/{STEERED}")
         write_steering(sandbox)
         yield sandbox
 
@@ -75,14 +76,17 @@ def write_steering(sandbox: Sandbox) -> None:
     steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "validUntil": until}
     steering["metadata"] = {"name": group.STEERING_NAME}  # type: ignore[assignment]
     path = f"/apis/{group.API_VERSION}/namespaces/{SYSTEM}/steerings/{group.STEERING_NAME}"
-    eventually("the steering", lambda: _is_allowed(lambda: admin.apply(path, steering)))
+    eventually("the steering", lambda: admin.apply(path, steering).allowed)
 
 
-def _is_allowed(ask: Callable[[], Answer]) -> bool:
-    try:
-        return ask().allowed
-    except ValueError:  # the answer of a path that is not served yet is no JSON
-        return False
+PATIENT_SECONDS = 30
+"""How long API servers wait for a webhook here: one that stands still with the machine gates pods nonetheless."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait longer than the two seconds after which they create pods without it."""
+    monkeypatch.setattr(definitions, "TIMEOUT_SECONDS", PATIENT_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +154,7 @@ def another_api_server(sandbox: Sandbox, folder: Path) -> Iterator[Path]:
 def _answers(admin: API) -> bool:
     try:
         return admin.get(f"{ADMISSION}/v1/mutatingadmissionpolicies").allowed
-    except (OSError, ValueError):
+    except OSError:
         return False
 
 
@@ -230,6 +234,7 @@ def limiting_webhook(folder: Path) -> Iterator[dict[str, Any]]:
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Ignore",
+        "timeoutSeconds": PATIENT_SECONDS,
     }
     content = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
     yield {**content, "metadata": {"name": "limits"}, "webhooks": [webhook]}

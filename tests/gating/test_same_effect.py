@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deploy.manifests import objects
 from tests.clusters import NODE_A, SHAPE, SYSTEM, every_policy
-from tests.deploy.api import API, administrator, path_of
+from tests.deploy.api import API, administrator, have_default_account, path_of
 from tests.seeds import SEED
 from tests.waiting import eventually
 
@@ -44,6 +44,7 @@ def admin() -> Iterator[API]:
             metadata = {"name": name, "labels": labels, "annotations": annotations}
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
             assert api.apply(f"/api/v1/namespaces/{name}", namespace).allowed
+            have_default_account(api, f"/api/v1/namespaces/{name}")
         testers = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
@@ -96,7 +97,9 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
         for definition in NAMES:
             client = {"url": f"https://127.0.0.1:{server.port}/{definition}", "caBundle": pairs.as_secret()["ca.crt"]}
             path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/topomend-{definition}"
-            assert admin.patch(path, {"webhooks": [webhook(INSTALLATION, definition, client)]}).allowed
+            # On a machine that stands still for seconds a pod is not to be created without an answer.
+            patient = webhook(INSTALLATION, definition, client) | {"timeoutSeconds": 30}
+            assert admin.patch(path, {"webhooks": [patient]}).allowed
         eventually("the webhooks", lambda: all(acting(admin)))
         by_webhook = [effects(api, namespace, pod) for namespace, api, pod in cases]
         notes_by_webhook = notes(admin, random.Random(SEED))

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY, objects
 from tests.clusters import policies
-from tests.deploy.api import API, Answer
-from tests.deploy.conftest import NAMESPACE, tenant_of, token_of
+from tests.deploy.api import API, Answer, have_default_account
+from tests.deploy.conftest import NAMESPACE, NOWHERE, tenant_of, token_of
 from tests.waiting import consistently, eventually
 
 from topomend.decide.eligibility import REASONS
@@ -71,8 +71,8 @@ def test_an_agent_writes_no_other_nodes_object(agent: API) -> None:
     ):
         assert answer.code == 403
         assert words in answer.message
-    created = agent.create(TOPOLOGIES, topology("deploy-tests-none"))
-    assert (created.code, "may not write the object of deploy-tests-none" in created.message) == (403, True)
+    created = agent.create(TOPOLOGIES, topology("none"))
+    assert (created.code, "may not write the object of none" in created.message) == (403, True)
 
 
 def test_an_agents_token_without_a_node_writes_nothing(admin: API, agent: API) -> None:
@@ -156,9 +156,9 @@ def gated_pod(
 
 
 def existing(admin: API, status: dict[str, Any] | None = None, **fields: Any) -> str:
-    """A pod in the given state; where it has a status it is bound to a node, which has no kubelet."""
+    """A pod in the given state; where it has a status it is bound to the node ``nowhere``, which must exist."""
     if status is not None:
-        fields["nodeName"] = "deploy-tests-none"
+        fields["nodeName"] = NOWHERE
     created = admin.create(PODS, new_pod(**fields))
     assert created.allowed, created.message
     path = f"{PODS}/{created.content['metadata']['name']}"
@@ -168,7 +168,11 @@ def existing(admin: API, status: dict[str, Any] | None = None, **fields: Any) ->
 
 
 @pytest.fixture(scope="module")
-def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
+def pods_of(
+    admin: API,
+    operator: API,
+    nowhere: None,  # noqa: ARG001  to which pods are bound
+) -> Iterator[tuple[API, API]]:
     """The administrator who sets the scene and the operator who acts in it."""
     have_default_account(admin, f"/api/v1/namespaces/{NAMESPACE}")
     probe = existing(admin, gates=("other.io/gate",))
@@ -178,17 +182,6 @@ def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
         pod = f"{PODS}/{item['metadata']['name']}"
         admin.patch(pod, {"metadata": {"finalizers": None}})
         admin.delete(pod)
-
-
-DEFAULT_ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-
-
-def have_default_account(admin: API, namespace: str) -> None:
-    """Have it in the namespace of this path: no pod can be created there before."""
-    accounts = f"{namespace}/serviceaccounts"
-    eventually(
-        accounts, lambda: admin.get(f"{accounts}/default").allowed or admin.create(accounts, DEFAULT_ACCOUNT).allowed
-    )
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -201,7 +194,7 @@ def test_the_operator_deletes_a_refused_pod_where_it_creates_none(pods_of: tuple
     admin, operator = pods_of
     pods = "/api/v1/namespaces/kube-system/pods"
     have_default_account(admin, "/api/v1/namespaces/kube-system")
-    made = admin.create(pods, new_pod(nodeName="deploy-tests-none"))
+    made = admin.create(pods, new_pod(nodeName=NOWHERE))
     path = f"{pods}/{made.content['metadata']['name']}"
     assert admin.patch(f"{path}/status", {"status": REFUSED}).allowed
     assert operator.delete(path).allowed
@@ -250,7 +243,7 @@ def test_the_operator_deletes_an_unbound_pod_that_it_ungated_if_a_controller_cre
         patch = manifest.launch(read_watched_pod(operator.get(path).content), Narrowing(("no-such-node",)))
         assert operator.patch(path, patch).allowed
         assert operator.delete(path).code == code
-    bound = new_pod(annotations={group.RELEASED_ANNOTATION: "true"}, nodeName="deploy-tests-none")
+    bound = new_pod(annotations={group.RELEASED_ANNOTATION: "true"}, nodeName=NOWHERE)
     bound["metadata"]["ownerReferences"] = [owner]
     assert operator.delete(f"{PODS}/{admin.create(PODS, bound).content['metadata']['name']}").code == 403
     admin.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{made['name']}")
@@ -303,7 +296,7 @@ def test_the_operator_deletes_no_pod_that_was_bound_after_the_claim(pods_of: tup
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": path.rpartition("/")[2]},
-        "target": {"kind": "Node", "name": "deploy-tests-none"},
+        "target": {"kind": "Node", "name": NOWHERE},
     }
     assert admin.create(f"{path}/binding", binding).allowed
     assert operator.delete(path).code == 403
@@ -331,7 +324,7 @@ def test_the_operator_creates_a_replacement_behind_its_gate(pods_of: tuple[API, 
         new_pod(gates=(group.RELAUNCH_GATE,), annotations={group.RECORD_ANNOTATION: "x"}),
         new_pod(gates=(group.RELAUNCH_GATE,), annotations={group.REPLACES_ANNOTATION: "x"}),
         new_pod(gates=("other.io/gate",), annotations=OURS),
-        new_pod(annotations=OURS, nodeName="deploy-tests-none"),
+        new_pod(annotations=OURS, nodeName=NOWHERE),
     ],
     ids=["no gate", "no annotations", "no uid", "no record", "another's gate", "bound"],
 )
@@ -402,7 +395,7 @@ def test_the_operator_creates_no_pod_beside_itself_in_a_namespace_without_topome
 
 
 def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> None:
-    pod = new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS, nodeName="deploy-tests-none")
+    pod = new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS, nodeName=NOWHERE)
     assert pods_of[1].create(PODS, pod).code == 422
 
 
@@ -544,7 +537,7 @@ def test_the_operator_evicts_no_pods_of_the_clusters_own_namespaces(
     admin, operator = pods_of
     pods = f"/api/v1/namespaces/{namespace}/pods"
     have_default_account(admin, f"/api/v1/namespaces/{namespace}")
-    made = admin.create(pods, new_pod(containers=[RESTRICTED], nodeName="deploy-tests-none"))
+    made = admin.create(pods, new_pod(containers=[RESTRICTED], nodeName=NOWHERE))
     assert made.allowed, made.message
     name = made.content["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}

@@ -24,7 +24,11 @@ NOMINATED = "nominates no node but for new pods that it alone gates"
 
 
 @pytest.fixture(scope="module")
-def in_force(admin: API, operator: API) -> Iterator[None]:
+def in_force(
+    admin: API,
+    operator: API,
+    nowhere: None,  # noqa: ARG001  to which pods are bound
+) -> Iterator[None]:
     """The policy denies what is not about a gated pod."""
     probe = existing(admin, gates=("other.io/gate",))
     eventually("the policy", lambda: ONLY_GATED in operator.patch(f"{probe}/status", waits()).message)

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.deploy.api import API
+from tests.deploy.api import API, have_default_account
 from tests.deploy.conftest import NAMESPACE
 from tests.waiting import eventually
 
@@ -45,6 +45,7 @@ def steered(admin: API) -> Iterator[API]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STEERED}}
     namespace["metadata"]["labels"] = {"topomend.io/steer": "enabled"}  # type: ignore[index]
     assert admin.apply(f"/api/v1/namespaces/{STEERED}", namespace).allowed
+    have_default_account(admin, f"/api/v1/namespaces/{STEERED}")
     steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "metadata": {"name": group.STEERING_NAME}}
     assert admin.apply(STEERING, steering).allowed
     eventually("the steering policy", lambda: FIT in gates(admin, pod(GUARANTEED)))

@@ -1,7 +1,6 @@
 """The component that answers Kueue: the flag, and rights on nothing but what an answer needs, on a real API server."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,8 @@ def in_force(admin: API, operator: API) -> Iterator[None]:
     check = {"apiVersion": API_VERSION, "kind": "AdmissionCheck", "spec": {"controllerName": CONTROLLER}}
 
     def is_made() -> bool:
-        with suppress(ValueError):  # until the kinds are served, the answer is no object of the API
-            made = admin.apply(CHECK, {**check, "metadata": {"name": "numa-fit"}}), admin.apply(WORKLOAD, workload())
-            return all(answer.allowed for answer in made) and admin.get(f"{GROUP}/resourceflavors").allowed
-        return False
+        made = admin.apply(CHECK, {**check, "metadata": {"name": "numa-fit"}}), admin.apply(WORKLOAD, workload())
+        return all(answer.allowed for answer in made) and admin.get(f"{GROUP}/resourceflavors").allowed
 
     eventually("the kinds", is_made)
     eventually("the role", lambda: operator.get(WORKLOAD).code == 200)
@@ -44,6 +41,7 @@ def in_force(admin: API, operator: API) -> Iterator[None]:
         admin.delete(path)
     for item in reversed((*definitions, *role)):
         admin.delete(path_of(item))
+    eventually("the kinds' end", lambda: not any(admin.get(path_of(kind)).allowed for kind in definitions), 60)
 
 
 def workload(**status: Any) -> dict[str, Any]:

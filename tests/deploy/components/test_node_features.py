@@ -43,6 +43,7 @@ def agent(admin: API, agent_on: Callable[[str], API]) -> Iterator[API]:
     yield agent
     for item in reversed(items):
         admin.delete(path_of(item))
+    eventually("the kinds' end", lambda: not any(admin.get(path_of(kind)).allowed for kind in kinds()), 60)
 
 
 def tried(agent: API, content: dict[str, Any]) -> Answer:

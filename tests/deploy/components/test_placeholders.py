@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.builders import watched_pod
 from tests.clusters import SYSTEM
-from tests.deploy.api import API
-from tests.deploy.base.test_policies import PODS, have_default_account
+from tests.deploy.api import API, have_default_account
+from tests.deploy.base.test_policies import PODS
 from tests.deploy.base.test_scale_up import WAITS
 from tests.deploy.components.test_components import built
 from tests.waiting import eventually

@@ -9,15 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.test_agent_on_cluster import FAILED, UNCHANGED, Looks
 from tests.deploy.api import API, Answer
 from tests.deploy.conftest import token_of
 from tests.deploy.programs.test_programs import environment
 from tests.waiting import awake, eventually, stretched
 
+from topomend.agent.loop import AgentSettings
 from topomend.sandbox import Sandbox
 from topomend.wire.published.node_topology import HEARTBEAT
 
@@ -25,6 +28,9 @@ pytestmark = pytest.mark.cluster  # the agent talks to a real API server, beside
 
 NODE, OTHER = "pods", "wide"
 RECHECK_SECONDS = 1.0
+LOOKS_UNTIL_RECHECKED = 2 + ceil(RECHECK_SECONDS / AgentSettings.interval)
+"""Within which an agent reads its object again: it pauses between two looks."""
+
 BOUND_SECONDS = RECHECK_SECONDS + 11.5
 """The re-check, the longest back-off, and the time that the requests take."""
 
@@ -82,12 +88,12 @@ def account(admin: API, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ac
 
 
 @contextmanager
-def agent_of(cluster: Sandbox, account: Account, log: Path) -> Iterator[None]:
-    """The agent of the node with the state files, while the block lasts."""
+def agent_of(cluster: Sandbox, account: Account, log: Path, *options: str) -> Iterator[None]:
+    """The agent of the node, while the block lasts."""
     node = cluster.node(NODE)
     command = [*cluster.exec_prefix(NODE), sys.executable, "-m", "tests.agent.agent_with_short_recheck", "agent"]
     flags = {"node-name": NODE, "kubelet-config": node.kubelet_config, "pod-resources": node.pod_resources}
-    command += [f"--{name}={value}" for name, value in flags.items()]
+    command += [*(f"--{name}={value}" for name, value in flags.items()), *options]
     paths = os.pathsep.join(str(Path(__file__).parents[3] / folder) for folder in (".", "operator"))
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -103,15 +109,20 @@ def agent_of(cluster: Sandbox, account: Account, log: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def looks() -> Looks:
+    """Those of the agent."""
+    return Looks()
+
+
+@pytest.fixture(scope="module")
 def published(
-    admin: API, cluster: Sandbox, account: Account, tmp_path_factory: pytest.TempPathFactory
+    admin: API, cluster: Sandbox, account: Account, looks: Looks, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """The object as the agent makes it, which runs on."""
+    """The object as the agent makes it, which runs on. Pods of earlier tests are gone from it."""
     admin.delete(OBJECT)
     log = tmp_path_factory.mktemp("agent") / "log"
-    with agent_of(cluster, account, log):
-        eventually("the first publication", lambda: is_ready(admin))
-        yield admin.get(OBJECT).content
+    with agent_of(cluster, account, log, looks.flag):
+        yield eventually("the first publication", lambda: idle(admin))
     assert "Traceback" not in log.read_text()
     assert token_text(account) not in log.read_text()
 
@@ -120,10 +131,12 @@ def token_text(account: Account) -> str:
     return (account._folder / "token").read_text()
 
 
-def is_ready(admin: API) -> bool:
-    answer = admin.get(OBJECT)
-    conditions = answer.content.get("status", {}).get("conditions", []) if answer.allowed else []
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+def idle(admin: API) -> dict[str, Any] | None:
+    """The object, once it is ready and without pods."""
+    content: dict[str, Any] = admin.get(OBJECT).content
+    status = content["status"] if isinstance(content.get("status"), dict) else {}
+    ready = ("Ready", "True") in [(each["type"], each["status"]) for each in status.get("conditions", ())]
+    return content if ready and not status.get("pods") else None
 
 
 def essence(content: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +157,7 @@ def is_right(admin: API, published: dict[str, Any]) -> bool:
     return answer.allowed and essence(answer.content) == essence(published)
 
 
-def right_again(admin: API, published: dict[str, Any]) -> float:
+def right_again(admin: API, published: dict[str, Any], looks: Looks) -> float:
     """The seconds until the object is as it was published, and stays so without being written again."""
     began = awake()
     while not is_right(admin, published):
@@ -152,7 +165,7 @@ def right_again(admin: API, published: dict[str, Any]) -> float:
         time.sleep(0.1)
     took = awake() - began
     version = admin.get(OBJECT).content["metadata"]["resourceVersion"]
-    time.sleep(2 * RECHECK_SECONDS)
+    looks.wait(LOOKS_UNTIL_RECHECKED, UNCHANGED)
     assert admin.get(OBJECT).content["metadata"]["resourceVersion"] == version
     return took
 
@@ -209,28 +222,28 @@ EDITS: dict[str, Callable[[API], Answer]] = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_what_was_edited_by_hand_is_right_again_and_then_left_alone(
-    admin: API, published: dict[str, Any], edit: str
+    admin: API, published: dict[str, Any], looks: Looks, edit: str
 ) -> None:
     answer = EDITS[edit](admin)
     assert answer.allowed, answer.message
     assert essence(answer.content) != essence(published)
-    print(f"{edit}: right again after {right_again(admin, published):.1f} s")
+    print(f"{edit}: right again after {right_again(admin, published, looks):.1f} s")
 
 
-def test_an_object_that_was_deleted_comes_back(admin: API, published: dict[str, Any]) -> None:
+def test_an_object_that_was_deleted_comes_back(admin: API, published: dict[str, Any], looks: Looks) -> None:
     before = admin.get(OBJECT).content["metadata"]["uid"]
     assert admin.delete(OBJECT).allowed
-    print(f"right again after {right_again(admin, published):.1f} s")
+    print(f"right again after {right_again(admin, published, looks):.1f} s")
     assert admin.get(OBJECT).content["metadata"]["uid"] != before
 
 
-def test_labels_and_a_spec_are_nothing_of_the_agents(admin: API, published: dict[str, Any]) -> None:
+def test_labels_and_a_spec_are_nothing_of_the_agents(admin: API, published: dict[str, Any], looks: Looks) -> None:
     """A label is its writer's and stays, a spec is nothing that the kind has: neither is a reason to write."""
     mark = [{"op": "add", "path": "/metadata/labels", "value": {"team": "a"}}]
     marked = admin.patch(OBJECT, mark).content["metadata"]["resourceVersion"]
     refused = admin.patch(OBJECT, {"spec": {"numaNodes": 3}})
     assert (refused.allowed, "unknown field" in refused.message) == (False, True)
-    time.sleep(2.5 * RECHECK_SECONDS)
+    looks.wait(LOOKS_UNTIL_RECHECKED)
     after = admin.get(OBJECT).content
     assert after["metadata"]["resourceVersion"] == marked
     assert after["metadata"]["labels"] == {"team": "a"}
@@ -238,17 +251,17 @@ def test_labels_and_a_spec_are_nothing_of_the_agents(admin: API, published: dict
 
 
 def test_a_token_that_is_replaced_is_used_at_once_and_one_that_ran_out_is_waited_for(
-    admin: API, published: dict[str, Any], account: Account
+    admin: API, published: dict[str, Any], account: Account, looks: Looks
 ) -> None:
     account.renew()
     assert merged({"summary": {"cpusFree": "99"}})(admin).allowed
-    right_again(admin, published)
+    right_again(admin, published, looks)
     account.revoke()
     # The server may believe a token that it has seen for 10 s more.
     probe = admin.as_token(token_text(account))
     eventually("the end of the token", lambda: probe.get(OBJECT).code == 401)
     assert merged({"summary": {"cpusFree": "99"}})(admin).allowed
-    time.sleep(2 * RECHECK_SECONDS)
+    looks.wait(2, FAILED)
     assert not is_right(admin, published)
     account.renew()
-    print(f"right again after {right_again(admin, published):.1f} s")
+    print(f"right again after {right_again(admin, published, looks):.1f} s")
