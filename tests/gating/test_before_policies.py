@@ -35,7 +35,7 @@ OLDER = "1.35"
 FAILED_PODS = 10
 WATCHED_SECONDS = 10.0
 PATIENT = {"gating.definitions.TIMEOUT_SECONDS": 30}
-"""So many seconds an API server waits for the webhook: one that stands still with the machine gates pods nonetheless."""
+"""So many seconds an API server waits for the webhook, which may stand still with the machine: it gates nonetheless."""
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The agent under its own account and its policy: its object is right again by itself, whatever is done to either.
 
-The agent looks after its object every few minutes; here every second, and nothing else of it is changed.
+The agent looks after its object every few minutes; here twice a second, and nothing else of it is changed.
 """
 
 import os
@@ -20,15 +20,14 @@ from tests.deploy.conftest import token_of
 from tests.deploy.programs.test_programs import environment
 from tests.waiting import awake, eventually, stretched
 
-from topomend.agent.loop import AgentSettings
 from topomend.sandbox import Sandbox
 from topomend.wire.published.node_topology import HEARTBEAT
 
 pytestmark = pytest.mark.cluster  # the agent talks to a real API server, beside a real kubelet
 
 NODE, OTHER = "pods", "wide"
-RECHECK_SECONDS = 1.0
-LOOKS_UNTIL_RECHECKED = 2 + ceil(RECHECK_SECONDS / AgentSettings.interval)
+RECHECK_SECONDS, INTERVAL = 0.5, 0.25
+LOOKS_UNTIL_RECHECKED = 2 + ceil(RECHECK_SECONDS / INTERVAL)
 """Within which an agent reads its object again: it pauses between two looks."""
 
 BOUND_SECONDS = RECHECK_SECONDS + 11.5
@@ -121,7 +120,7 @@ def published(
     """The object as the agent makes it, which runs on. Pods of earlier tests are gone from it."""
     admin.delete(OBJECT)
     log = tmp_path_factory.mktemp("agent") / "log"
-    with agent_of(cluster, account, log, looks.flag):
+    with agent_of(cluster, account, log, looks.flag, f"--interval={INTERVAL}"):
         yield eventually("the first publication", lambda: idle(admin))
     assert "Traceback" not in log.read_text()
     assert token_text(account) not in log.read_text()
