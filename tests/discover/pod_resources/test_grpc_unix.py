@@ -4,7 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -99,14 +99,20 @@ def sending(path: Path, content: bytes) -> Iterator[Path]:
         server.listen()
 
         def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(content)
+            with suppress(
+                OSError
+            ):  # nobody has connected, or it is gone: its time was over on a machine that stands still
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(content)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield path
-        thread.join()
+        try:
+            yield path
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 @pytest.mark.parametrize("seed", range(30))

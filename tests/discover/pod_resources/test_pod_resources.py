@@ -1,7 +1,7 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from topomend.model.bitmask import mask_of
 from topomend.model.nodes.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
 
 
-def read(path: Path, timeout: float = 5.0) -> PodResources:
+def read(path: Path, timeout: float = 60.0) -> PodResources:
     return PodResourcesClient(path, timeout).read()
 
 
@@ -122,7 +122,7 @@ def answering(path: Path, answer: bytes) -> Iterator[None]:
                 connection, _ = server.accept()
             except OSError:
                 return
-            with connection:
+            with connection, suppress(OSError):  # who has read enough hangs up
                 connection.sendall(answer)
 
     thread = threading.Thread(target=serve)
