@@ -263,6 +263,14 @@ def _claim(operator: API, path: str) -> Answer:
     return operator.patch(path, manifest.claim(operator.get(path).content, "a-record"))
 
 
+def _is_let_go(operator: API, path: str) -> bool:
+    """Take the finalizer off; the collector of pods may change one that ends at the same time (gcUnscheduledTerminating
+    in podgc/gc_controller.go)."""
+    answer = operator.patch(path, manifest.unclaim(operator.get(path).content))
+    assert answer.allowed or answer.code == 409, answer.message
+    return answer.allowed
+
+
 def test_the_operator_deletes_an_unbound_pod_without_a_controller_only_once_it_has_claimed_it(
     pods_of: tuple[API, API],
 ) -> None:
@@ -274,7 +282,7 @@ def test_the_operator_deletes_an_unbound_pod_without_a_controller_only_once_it_h
     assert operator.patch(path, {"metadata": {"labels": {"a": "b"}}}).code == 403
     assert _claim(operator, path).allowed
     assert operator.delete(path).allowed
-    assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
+    eventually("it to be let go", lambda: _is_let_go(operator, path))
     assert operator.get(path).code == 404
 
 
@@ -411,7 +419,7 @@ def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) ->
     committed = {"status": {"step": "Committed"} | manifest_status(stripped)}
     assert operator.patch(f"{RELAUNCHES}/{name}/status", committed).allowed
     assert operator.delete(path).allowed
-    assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
+    eventually("it to be let go", lambda: _is_let_go(operator, path))
     assert operator.get(path).code == 404
     created = operator.create(PODS, manifest.replacement(read_relaunch(operator.get(f"{RELAUNCHES}/{name}").content)))
     assert created.allowed, created.message
