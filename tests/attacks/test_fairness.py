@@ -119,6 +119,7 @@ def test_wide_pods_that_never_fit_and_whose_gate_their_user_wrote_close_no_node_
     for number in range(SMALL):
         cluster.create(gated(f"small-{number}", 1), QUIET)
     eventually("every small pod to run", lambda: _running(cluster, QUIET) == SMALL)
+    assert "WaitingForTurn" not in operator.text(), "no place was reserved, not even for a while"
     assert all(content["spec"].get("schedulingGates") for content in _pods(cluster, FLOOD))
 
 
