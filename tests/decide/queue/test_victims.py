@@ -22,11 +22,13 @@ from topomend.decide.queue.victims import (
     schedulers_choice,
     undecided_nodes,
     where_budgets_decide,
+    where_scheduler_makes_room_for_both,
     where_scheduler_preempts,
+    with_awaited,
     would_admit_empty,
 )
 from topomend.model.nodes.node import Taint
-from topomend.model.pods.scheduling import WatchedPod
+from topomend.model.pods.scheduling import Placement, WatchedPod
 from topomend.replay.admission import admit, release
 from topomend.wire.group import FIT_GATE
 
@@ -275,6 +277,49 @@ def test_budgets_decide_nothing_where_the_scheduler_evicts_nobody_or_all_would_n
     snapshot, on = occupied("a", one=3, two=3)
     important = [replace(pod, priority=10) for pod in on["a"]]
     assert where_budgets_decide(snapshot, URGENT, Running({"a": important})) == []
+
+
+def both_on(snapshot: Snapshot, pods: Mapping[str, Sequence[WatchedPod]], of: WatchedPod, held: WatchedPod) -> Any:
+    return where_scheduler_makes_room_for_both(snapshot, of, held, Running(pods))
+
+
+def test_the_scheduler_may_make_room_for_two_pods_and_for_none_of_them_alone() -> None:
+    """Two of the three that leave for the wide one keep half of the other NUMA node. Kept: seed 20261127, cluster 996.
+
+    Beside the other pod, which is nominated, all have to.
+    """
+    snapshot, on = occupied("a", low=2, second=2, third=1)
+    began = "2026-01-01T00:00:0{}Z"
+    pods = [replace(pod, start_time=began.format(number)) for number, pod in enumerate(on["a"])]
+    pods[0] = replace(pods[0], priority=-10)
+    urgent, wide = URGENT, gated_pod("wide", 4, priority=10)
+    assert scheduler_on(snapshot, {"a": pods}) == ()
+    assert where_scheduler_preempts(snapshot, wide, Running({"a": pods})) == ()
+    for one, other in ((urgent, wide), (wide, urgent)):
+        assert both_on(snapshot, {"a": pods}, one, other) == ("a",)
+        chosen = schedulers_choice(snapshot, one, with_awaited(Running({"a": pods}), other))
+        assert chosen is not None
+        assert len(chosen.victims) == len(pods)
+
+
+def test_it_makes_no_room_for_two_where_one_of_them_would_not_be_admitted_or_may_not_go() -> None:
+    snapshot, on = occupied("a", low=2, second=2, third=1)
+    wide = gated_pod("wide", 4, priority=10)
+    assert both_on(snapshot, on, wide, URGENT) == ("a",)
+    assert both_on(snapshot, on, wide, replace(wide, name="wider", uid="w")) == (), "totals never suffice"
+    equal = [replace(on["a"][0], priority=10), *on["a"][1:]]
+    assert both_on(snapshot, {"a": equal}, wide, URGENT) == (), "one does not leave"
+    elsewhere = replace(URGENT, placement=Placement(node_selector={"kind": "another"}))
+    assert both_on(snapshot, on, wide, elsewhere) == both_on(snapshot, on, elsewhere, wide) == ()
+
+
+def test_room_for_two_is_room_for_them_in_either_order() -> None:
+    """The small one takes the larger NUMA node if it comes first, and the large one is refused."""
+    snapshot, on = occupied("a", one=3, stays=2, three=2)
+    pods = {"a": [replace(pod, priority=10 if pod.name == "stays" else 0) for pod in on["a"]]}
+    small = gated_pod("small", 2, priority=10)
+    assert both_on(snapshot, pods, small, URGENT) == both_on(snapshot, pods, URGENT, small) == ()
+    assert both_on(snapshot, on, small, gated_pod("wide", 4, priority=10)) == ("a",)
 
 
 def test_the_scheduler_chooses_the_node_whose_victims_are_least_to_be_missed() -> None:

@@ -8,30 +8,27 @@ from typing import Any
 import pytest
 from tests.builders import guaranteed_pod, pod_manifest, running, snapshot_of
 from tests.clusters import NODE_B, Cluster, pod, priority_class
-from tests.reconcile.parts import EMPTY_B, Parts
+from tests.reconcile.gated.preempting import Waiting, filling_pod, leaves
+from tests.reconcile.parts import EMPTY_B
 from tests.refused_pods import gated, watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
-from topomend.decide.eligibility import Limits
 from topomend.kube.client import BUDGETS, DAEMON_SETS, PODS, Client, Resource
 from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
 from topomend.model.pods.pod import requests_of
-from topomend.model.pods.scheduling import Placement, PodGroup, WatchedPod
+from topomend.model.pods.scheduling import Placement, PodGroup
 from topomend.reconcile.gated.preemption import (
     KEPT_SECONDS,
     NEXT_SECONDS,
-    PATIENCE_SECONDS,
     RESTS,
     SOON_SECONDS,
     STUCK_SECONDS,
     Preemptor,
     _read,
 )
-from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.relaunch import pod_requests
-from topomend.replay.admission import release
 from topomend.wire.group import RELAUNCH_ANNOTATION
 from topomend.wire.pods.pod import read_pod
 
@@ -39,76 +36,6 @@ pytestmark = pytest.mark.cluster
 
 POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False)
 BINDINGS = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False)
-
-
-class Waiting(Parts):
-    """Two pods leave enough of a node in total and no NUMA node for a wider one of higher priority."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.filling: list[dict[str, Any]] = []
-        super().__init__(cluster, EMPTY_B)
-        self.fill(2, 2)
-        limits = NamespaceLimits(cluster.client, Limits(), self.clock)
-        self.let_go: list[tuple[str, tuple[str, ...]]] = []
-        self.is_gated_by_us, self.assumes = True, False
-        self.preemptor = Preemptor(
-            cluster.client,
-            self.store,
-            self.emitted.announcer,
-            limits,
-            excluded=lambda _: {},
-            let_go=self._leave_to_scheduler,
-            is_gated_by_us=lambda _: self.is_gated_by_us,
-            count=self.node_pods.list,
-            untried=self.untried,
-            clock=self.clock,
-        )
-
-    def _leave_to_scheduler(self, pod: WatchedPod, nodes: Sequence[str], _useless: Sequence[str]) -> None:
-        self.let_go.append((pod.name, tuple(nodes)))
-        if self.assumes:
-            self.apply(changes.PodAssumed(pod.pod, tuple(nodes), self.clock.now, displaces=True))
-
-    def fill(self, *cpus: int) -> None:
-        """Have pods of so many CPUs fill the node, one after the other, in the place of those that fill it."""
-        for content in self.filling:
-            self.cluster.remove(content)
-        eventually("the earlier ones to be gone", lambda: not self.cluster.pods())
-        self.filling = [self.cluster.create(_filling(number, count)) for number, count in enumerate(cpus)]
-        for content in self.filling:
-            eventually("the pods to run", lambda: self.cluster.running(content["metadata"]["name"]))  # noqa: B023
-        self.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, self.filling)))
-
-    def free(self, name: str) -> None:
-        """Have one of these pods end."""
-        self.cluster.remove(self.cluster.get(name))
-        self.filling = [content for content in self.filling if content["metadata"]["name"] != name]
-        state = release(self.store.snapshot.publications[NODE_B].state, "default", name)
-        self.store.snapshot = snapshot_of(state)
-
-    def wait(self, *, name: str = "urgent", cpus: int = 3, **fields: Any) -> WatchedPod:
-        waiting = replace(gated(self.cluster, name, cpus), **{"priority": 10} | fields)
-        self.watch(waiting)
-        self.clock.now += PATIENCE_SECONDS
-        return waiting
-
-    def again(self) -> None:
-        """Have the snapshot show the pod as it is now."""
-        self.watch(replace(watched(self.cluster, "urgent"), priority=10))
-
-    def left(self) -> list[str]:
-        """The filling pods that no one evicted."""
-        here = {content["metadata"]["name"] for content in self.cluster.pods() if not _leaves(content)}
-        return sorted(here & {content["metadata"]["name"] for content in self.filling})
-
-
-def _filling(number: int, cpus: int = 2) -> dict[str, Any]:
-    return pod(f"fill-{number}", cpus, node=NODE_B, labels={"n": str(number)})
-
-
-def _leaves(content: dict[str, Any]) -> bool:
-    return "deletionTimestamp" in content["metadata"]
 
 
 @pytest.fixture
@@ -417,7 +344,7 @@ def test_no_two_pods_of_a_controller_are_evicted_for_one_pod(waiting: Waiting) -
     (left,) = waiting.left()
     number = 0 if left == "fill-1" else 1
     waiting.cluster.remove(waiting.filling[number])
-    waiting.filling[number] = eventually("it to be taken", lambda: waiting.cluster.create(_filling(number)))
+    waiting.filling[number] = eventually("it to be taken", lambda: waiting.cluster.create(filling_pod(number)))
     eventually("it to run", lambda: waiting.cluster.running(f"fill-{number}"))
     _control(waiting.cluster, [waiting.filling[number]])
     waiting.again()
@@ -464,7 +391,7 @@ def test_a_budget_of_other_pods_keeps_no_victim_of_its_namespace(waiting: Waitin
     assert waiting.left() == []
 
 
-def test_no_second_pod_is_evicted_while_the_first_one_leaves(waiting: Waiting) -> None:
+def test_no_second_pod_is_evicted_while_the_first_oneleaves(waiting: Waiting) -> None:
     waiting.wait()
     waiting.preemptor.check()
     waiting.clock.now += RESTS.longest
@@ -572,7 +499,7 @@ def test_a_daemon_sets_pod_is_not_evicted_for_its_controller_would_take_the_plac
         waiting.store.snapshot = snapshot_of(running(EMPTY_B, read_pod(of_it), read_pod(waiting.filling[1])))
         waiting.wait()
         waiting.preemptor.check()
-        assert not _leaves(waiting.cluster.get(of_it["metadata"]["name"]))
+        assert not leaves(waiting.cluster.get(of_it["metadata"]["name"]))
     assert waiting.left() == []
 
 
@@ -583,7 +510,7 @@ def test_a_pod_that_still_waits_after_an_eviction_is_tried_again_after_ever_long
     (left,) = waiting.left()
     number = 0 if left == "fill-1" else 1
     waiting.cluster.remove(waiting.filling[number])
-    waiting.filling[number] = eventually("it to be taken", lambda: waiting.cluster.create(_filling(number)))
+    waiting.filling[number] = eventually("it to be taken", lambda: waiting.cluster.create(filling_pod(number)))
     eventually("it to run", lambda: waiting.cluster.running(f"fill-{number}"))
     waiting.again()
     waiting.clock.now += RESTS.first

@@ -134,6 +134,39 @@ def where_scheduler_preempts(
     return tuple(name for name in running.by_node if all(name in names for names in found))
 
 
+def where_scheduler_makes_room_for_both(
+    snapshot: Snapshot, pod: WatchedPod, held: WatchedPod, running: Running, effort: Effort = UNLIMITED
+) -> tuple[str, ...]:
+    """The nodes on which kube-scheduler makes room for ``pod`` beside ``held``, which is nominated there, at once.
+
+    It evicts nobody for a gated pod, but keeps the totals of a nominated one of no lower priority free. So ``pod`` is
+    bound once as many have left as both need. Each node admits both then, whichever comes first. Raises Overspent.
+    """
+    beside, after = with_awaited(running, held), with_awaited(running, pod)
+    found = [
+        {
+            first.node.name
+            for first, second in zip(
+                _dry_runs(snapshot, pod, beside, effort, certain=certain),
+                _dry_runs(snapshot, held, after, effort, certain=certain),
+                strict=True,
+            )
+            if _frees(first, pod, beside, tied)
+            and second.admits_without(_schedulers_victims(first, pod, beside.budgets, tied))
+        }
+        for certain in (False, True)
+        for tied in (False, True)
+    ]
+    names = (name for name in running.by_node if all(name in names for names in found))
+    return tuple(name for name in names if all(would_admit_empty(snapshot, each, name, effort) for each in (pod, held)))
+
+
+def with_awaited(running: Running, held: WatchedPod) -> Running:
+    """``running`` where ``held`` is awaited as well, on each of the nodes."""
+    awaited = {name: (*running.awaited.get(name, ()), held.pod) for name in running.by_node}
+    return replace(running, awaited={**running.awaited, **awaited})
+
+
 def where_budgets_decide(
     snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED
 ) -> Sequence[str]:

@@ -65,6 +65,11 @@ class HeldPlaces:
         self._places = {**self._places, pod.uid: _Place(reservation, until)}
         return True
 
+    def extend(self, pod: WatchedPod, until: float) -> None:
+        """Hold the pod's place, if it has one, for longer."""
+        if place := self._places.get(pod.uid):
+            self._places = {**self._places, pod.uid: _Place(place.reservation, until)}
+
     def give_up_for(self, pod: WatchedPod) -> None:
         """Give up the place of this pod; ``give_up`` takes the nomination back."""
         self._places = {uid: place for uid, place in self._places.items() if uid != pod.uid}

@@ -3,8 +3,8 @@
 Where the scheduler's own preemption would free the pod's place, the pod is let go for the scheduler to preempt. Else
 victims leave through the Eviction API, so PodDisruptionBudgets hold, once the API server would let all of them go and
 the place is held. Owns for which pods this is tried, and how often. Leaves the choice of victims to
-``decide/queue/victims``, and the place to ``held_places``. The right to evict is a ClusterRole of its own: without it
-nothing is evicted.
+``decide/queue/victims``, the place to ``held_places``, and pods that get room two at a time to ``together``. The right
+to evict is a ClusterRole of its own: without it nothing is evicted.
 """
 
 import logging
@@ -34,6 +34,7 @@ from topomend.reconcile.gated.budgets import Budgets
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.gated.precedence import Precedence, Turn
 from topomend.reconcile.gated.sweeps import Sweeps
+from topomend.reconcile.gated.together import Together
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults, concerns_all
@@ -77,6 +78,9 @@ WAITS = Exponential(2.0, 10.0)
 
 MAX_TRIED = 5
 """Pods at a time."""
+
+MAX_OTHERS = 3
+"""With how many other pods it is tried whether kube-scheduler makes room for two at once."""
 
 MAX_CHOICES = 10
 """How often victims are chosen in one attempt: a choice is void where the API server keeps one of them."""
@@ -146,6 +150,7 @@ class Preemptor:
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
         self._places = HeldPlaces(client, store, self._faults, clock)
         self._precedence = Precedence(store, self._running, clock)
+        self._together = Together(store, self._places, budgeted=self._budgeted, let_go=let_go, clock=clock)
         self._right = OptionalRight(
             client, _RIGHT, log=_log, without="no pod is evicted for pods of higher priority", clock=clock
         )
@@ -161,12 +166,13 @@ class Preemptor:
             return
         with self._right.used():
             self._places.give_up()
+            self._together.check()
             self._budgets.forget()
             self._sweeps.note(self._store.snapshot)
             ends = self._clock() + WORK_SECONDS
             first = self._first_waiting()
             for number, pod in enumerate(takewhile(lambda _: self._clock() <= ends, first)):
-                if self._has_opted_out(pod):
+                if self._has_opted_out(pod) or pod.uid in self._together.waiting:
                     continue
                 self._rest(pod)
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
@@ -286,6 +292,8 @@ class Preemptor:
             return
         if self._leave_to_scheduler(turn, self._where_budgets_decide(pod, running)):
             return
+        if self._leave_together(turn):
+            return
         leaving = {other.node for pods in running.by_node.values() for other in pods if other.deleting}
         self._sweeps.looked(pod, look, [name for name in look.nodes if name in leaving or name in running.awaited])
         if look.more:
@@ -313,6 +321,33 @@ class Preemptor:
         self._sweeps.forget(turn.pod)
         self._try_again(turn.pod, SOON_SECONDS)  # unless it is gone: one of the nodes may have changed meanwhile
         return True
+
+    def _leave_together(self, turn: Turn) -> bool:
+        """Let the pod or another one go where kube-scheduler makes room for both, once none is known for it alone."""
+        if turn.look.is_first and turn.look.more:
+            return False
+        first = nsmallest(MAX_OTHERS, self._others(turn.pod), key=lambda other: other.order)
+        others = [other for other in first if not self._has_opted_out(other) and self._needs_room(other)]
+        if not self._together.leave(turn, others):
+            return False
+        for pod in (turn.pod, *others):
+            self._sweeps.forget(pod)
+            self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
+        return True
+
+    def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:
+        """The first other pods of its priority of each namespace, whether or not they were tried lately."""
+        snapshot = self._store.snapshot
+
+        def is_another(other: WatchedPod) -> bool:
+            if other.priority != pod.priority or other.uid in {pod.uid, *self._together.waiting}:
+                return False
+            waited = self._waited(snapshot, other) >= TOGETHER_SECONDS
+            return waited and may_preempt(other)
+
+        for line in self._lines.of(snapshot, self._clock()):
+            no_less = takewhile(lambda other: other.priority >= pod.priority, line)
+            yield from islice(filter(is_another, no_less), MAX_OTHERS)
 
     def _comes_later(self, turn: Turn, choice: victims.Preemption) -> bool:
         seconds = self._precedence.seconds(turn, choice)
@@ -351,8 +386,10 @@ class Preemptor:
         return _only(running, names)
 
     def _with_budgets(self, pod: WatchedPod, running: victims.Running, names: Iterable[str]) -> victims.Running:
-        there = _only(running, names)
-        return replace(there, budgets=self._budgets.of(there.by_node, pod.priority))
+        return self._budgeted(pod, _only(running, names))
+
+    def _budgeted(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
+        return replace(running, budgets=self._budgets.of(running.by_node, pod.priority))
 
     def _stays(self, other: WatchedPod, pod: WatchedPod) -> bool:
         """Whether ``other`` stays: the cluster needs it, it opted out, nobody may evict it, its controller takes the
