@@ -21,6 +21,7 @@ from topomend.decide.queue.victims import (
     is_choosing,
     schedulers_choice,
     undecided_nodes,
+    violates,
     where_budgets_decide,
     where_scheduler_makes_room_for_both,
     where_scheduler_preempts,
@@ -277,6 +278,16 @@ def test_budgets_decide_nothing_where_the_scheduler_evicts_nobody_or_all_would_n
     snapshot, on = occupied("a", one=3, two=3)
     important = [replace(pod, priority=10) for pod in on["a"]]
     assert where_budgets_decide(snapshot, URGENT, Running({"a": important})) == []
+
+
+def test_more_pods_than_a_budget_allows_violate_it() -> None:
+    _, on = occupied("a", one=2, two=2, three=1)
+    one, two, _ = (pod.uid for pod in on["a"])
+    both = Preemption("a", tuple(on["a"][:2]))
+    assert not violates(both, [Budget(frozenset({one, two}), 2), Budget(frozenset({"another"}), 0)])
+    assert violates(both, [Budget(frozenset({"another"}), 0), Budget(frozenset({one, two}), 1)])
+    assert violates(both, [Budget(frozenset({one}), -1)])
+    assert not violates(both, [])
 
 
 def both_on(snapshot: Snapshot, pods: Mapping[str, Sequence[WatchedPod]], of: WatchedPod, held: WatchedPod) -> Any:

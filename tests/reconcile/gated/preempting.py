@@ -1,6 +1,7 @@
 """Two pods on a node of a real API server, and pods of higher priority that wait for room there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.eligibility import Limits
+from topomend.kube.client import BUDGETS
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.preemption import PATIENCE_SECONDS, Preemptor
 from topomend.reconcile.namespace_limits import NamespaceLimits
@@ -79,6 +81,25 @@ class Waiting(Parts):
         """The filling pods that no one evicted."""
         here = {content["metadata"]["name"] for content in self.cluster.pods() if not leaves(content)}
         return sorted(here & {content["metadata"]["name"] for content in self.filling})
+
+
+@contextmanager
+def budget(cluster: Cluster, labels: dict[str, str], name: str = "", **spec: Any) -> Iterator[None]:
+    """A budget as its controller has understood it: it allows none of its pods to be evicted, or as its spec says."""
+    name = name or f"keep-{labels['n']}"
+    head = {"apiVersion": BUDGETS.api_version, "kind": "PodDisruptionBudget", "metadata": {"name": name}}
+    spec = (spec or {"maxUnavailable": 0}) | {"selector": {"matchLabels": labels}}
+    made = cluster.client.create(BUDGETS, head | {"spec": spec}, "default")
+
+    def is_understood() -> bool:
+        status = cluster.client.get(BUDGETS, name, "default").get("status", {})
+        return bool(status.get("observedGeneration"))
+
+    try:
+        eventually("the budget", is_understood)
+        yield
+    finally:
+        cluster.client.delete(BUDGETS, name, "default", uid=made["metadata"]["uid"])
 
 
 def filling_pod(number: int, cpus: int = 2) -> dict[str, Any]:

@@ -77,6 +77,22 @@ def _is_tried(pod: WatchedPod) -> bool:
     return pod.unschedulable or bool(pod.node)
 
 
+def test_a_nomination_that_was_just_taken_back_does_not_count(holding: Holding, two_nodes: Cluster) -> None:
+    """The snapshot shows it for a moment. Without it kube-scheduler would give the place to others."""
+    urgent = _urgent(two_nodes)
+    holding.watch(urgent)
+    assert holding.hold(urgent)
+    nominated = watched(two_nodes, "urgent")
+    holding.watch(nominated)
+    assert holding.hold(nominated), "it is held for longer"
+    holding.places.give_up_for(nominated)
+    holding.places.give_up()
+    assert holding.nominated("urgent") == ""
+    assert not holding.hold(nominated)
+    assert holding.hold(watched(two_nodes, "urgent"))
+    assert holding.nominated("urgent") == NODE_B
+
+
 def test_a_place_is_given_up_when_its_pod_is_no_longer_gated_or_the_time_is_over(
     holding: Holding, two_nodes: Cluster
 ) -> None:

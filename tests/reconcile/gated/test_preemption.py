@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.builders import guaranteed_pod, pod_manifest, running, snapshot_of
 from tests.clusters import NODE_B, Cluster, pod, priority_class
-from tests.reconcile.gated.preempting import Waiting, filling_pod, leaves
+from tests.reconcile.gated.preempting import Waiting, budget, filling_pod, leaves
 from tests.reconcile.parts import EMPTY_B
 from tests.refused_pods import gated, watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
-from topomend.kube.client import BUDGETS, DAEMON_SETS, PODS, Client, Resource
+from topomend.kube.client import DAEMON_SETS, PODS, Client, Resource
 from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
 from topomend.model.pods.pod import requests_of
 from topomend.model.pods.scheduling import Placement, PodGroup
@@ -282,7 +282,7 @@ def test_where_budgets_have_the_scheduler_evict_the_wrong_pods_it_does_not_get_t
         shared["spec"]["priorityClassName"] = "rather-important"
         waiting.cluster.create(shared)
         eventually("it to run", lambda: waiting.cluster.running("shared"))
-        with _budget(waiting.cluster, {"n": "0"}), _budget(waiting.cluster, {"n": "1"}):
+        with budget(waiting.cluster, {"n": "0"}), budget(waiting.cluster, {"n": "1"}):
             waiting.wait()
             waiting.preemptor.check()
         assert waiting.let_go == []
@@ -311,7 +311,7 @@ def test_where_budgets_alone_have_the_scheduler_evict_the_right_pods_it_gets_the
         waiting.wait(scheduler_rules=("volumes",))
         waiting.preemptor.check()
         assert waiting.let_go == []
-        stack.enter_context(_budget(waiting.cluster, {"n": "kept"}))
+        stack.enter_context(budget(waiting.cluster, {"n": "kept"}))
         waiting.clock.now += RESTS.first
         waiting.preemptor.check()
         assert waiting.let_go == [("urgent", (NODE_B,))]
@@ -372,7 +372,7 @@ def test_budgets_count_for_all_victims_of_an_attempt(waiting: Waiting) -> None:
     """Each of the two may be evicted, and not both."""
     waiting.fill(3, 2, 1)
     waiting.free("fill-0")
-    with _budget(waiting.cluster, {}, name="one-of-all", minAvailable=1):
+    with budget(waiting.cluster, {}, name="one-of-all", minAvailable=1):
         waiting.wait(cpus=4)
         waiting.preemptor.check()
         assert waiting.left() == ["fill-1", "fill-2"]
@@ -385,7 +385,7 @@ def test_a_budget_of_other_pods_keeps_no_victim_of_its_namespace(waiting: Waitin
     """Kept: seed 311127, cluster 3."""
     waiting.fill(3, 2, 1)
     waiting.free("fill-0")
-    with _budget(waiting.cluster, {"n": "other"}):
+    with budget(waiting.cluster, {"n": "other"}):
         waiting.wait(cpus=4)
         waiting.preemptor.check()
     assert waiting.left() == []
@@ -432,14 +432,14 @@ def test_pods_of_the_same_priority_stay_also_where_a_class_is_below_both(waiting
 
 
 def test_a_disruption_budget_keeps_its_pods(waiting: Waiting) -> None:
-    with _budget(waiting.cluster, {"n": "0"}):
+    with budget(waiting.cluster, {"n": "0"}):
         waiting.wait()
         waiting.preemptor.check()
     assert waiting.left() == ["fill-0"]
 
 
 def test_where_budgets_keep_all_pods_none_is_evicted(waiting: Waiting) -> None:
-    with _budget(waiting.cluster, {"n": "0"}), _budget(waiting.cluster, {"n": "1"}):
+    with budget(waiting.cluster, {"n": "0"}), budget(waiting.cluster, {"n": "1"}):
         waiting.wait()
         waiting.preemptor.check()
     assert waiting.left() == ["fill-0", "fill-1"]
@@ -449,7 +449,7 @@ def test_where_budgets_keep_all_pods_none_is_evicted(waiting: Waiting) -> None:
 def test_two_budgets_on_one_pod_keep_that_pod_alone(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
     """The Eviction API answers 500 then (pkg/registry/core/pod/storage/eviction.go:Create)."""
     caplog.set_level("INFO")
-    with _budget(waiting.cluster, {"n": "0"}), _budget(waiting.cluster, {"n": "0"}, name="another"):
+    with budget(waiting.cluster, {"n": "0"}), budget(waiting.cluster, {"n": "0"}, name="another"):
         waiting.wait()
         waiting.preemptor.check()
     assert waiting.left() == ["fill-0"]
@@ -536,25 +536,6 @@ def test_without_the_right_nothing_is_evicted_and_the_log_says_so_once(
     assert [record.getMessage() for record in caplog.records if record.name.endswith("preemption")] == [
         "no pod is evicted for pods of higher priority: 403 Forbidden: may not evict"
     ]
-
-
-@contextmanager
-def _budget(cluster: Cluster, labels: dict[str, str], name: str = "", **spec: Any) -> Iterator[None]:
-    """A budget as its controller has understood it: it allows none of its pods to be evicted, or as its spec says."""
-    name = name or f"keep-{labels['n']}"
-    head = {"apiVersion": BUDGETS.api_version, "kind": "PodDisruptionBudget", "metadata": {"name": name}}
-    spec = (spec or {"maxUnavailable": 0}) | {"selector": {"matchLabels": labels}}
-    made = cluster.client.create(BUDGETS, head | {"spec": spec}, "default")
-
-    def is_understood() -> bool:
-        status = cluster.client.get(BUDGETS, name, "default").get("status", {})
-        return bool(status.get("observedGeneration"))
-
-    try:
-        eventually("the budget", is_understood)
-        yield
-    finally:
-        cluster.client.delete(BUDGETS, name, "default", uid=made["metadata"]["uid"])
 
 
 def _control(cluster: Cluster, pods: Sequence[dict[str, Any]]) -> None:

@@ -1,13 +1,15 @@
 """Two pods for which kube-scheduler evicts the right pods only at once, on a real API server."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from tests.builders import running, snapshot_of
-from tests.clusters import NODE_B, Cluster, pod, priority_class
-from tests.reconcile.gated.preempting import Waiting
-from tests.reconcile.parts import EMPTY_B
+from tests.builders import pod_manifest, running, snapshot_of
+from tests.clusters import NODE_A, NODE_B, Cluster, priority_class
+from tests.reconcile.gated.preempting import Waiting, budget
+from tests.reconcile.parts import EMPTY_A, EMPTY_B
+from tests.refused_pods import watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
@@ -19,25 +21,45 @@ from topomend.wire.pods.pod import read_pod
 
 pytestmark = pytest.mark.cluster
 
+PRIORITIES = {"low": -10, "middle": 5, "high": 20}
+
 
 @pytest.fixture
-def waiting(two_nodes: Cluster) -> Iterator[Waiting]:
-    """Pods that opted out. Each of the two that come would have kube-scheduler evict too few of them.
+def priorities(two_nodes: Cluster) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, value in PRIORITIES.items():
+            stack.enter_context(priority_class(two_nodes, name, value))
+        yield
 
-    Kept: seed 20261127, cluster 996.
+
+def fill(waiting: Waiting, node: str, *pods: tuple[str, str, str]) -> None:
+    """Have pods of these names, CPUs or requests, and priorities run on the node, one after the other.
+
+    All have opted out: the operator evicts none of them.
     """
+    for name, container, priority in pods:
+        content = pod_manifest(name, container, node=node, labels={"n": name})
+        content["metadata"]["annotations"] = {RELAUNCH_ANNOTATION: "false"}
+        content["spec"] |= {"priorityClassName": priority, "terminationGracePeriodSeconds": 0}
+        waiting.filling.append(waiting.cluster.create(content))
+        eventually("it to run", lambda: waiting.cluster.running(name))  # noqa: B023
+
+
+@pytest.fixture
+def empty(two_nodes: Cluster, priorities: None) -> Iterator[Waiting]:  # noqa: ARG001  the classes of its pods
     waiting = Waiting(two_nodes)
     waiting.assumes = True
     waiting.fill()
-    with priority_class(two_nodes, "low", -10):
-        for name, cpus in (("low", 2), ("second", 2), ("third", 1)):
-            content = pod(name, cpus, node=NODE_B, annotations={RELAUNCH_ANNOTATION: "false"})
-            content["spec"]["priorityClassName"] = "low" if name == "low" else ""
-            waiting.filling.append(two_nodes.create(content))
-            eventually("it to run", lambda: two_nodes.running(name))  # noqa: B023
-        waiting.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, waiting.filling)))
-        yield waiting
-        two_nodes.remove_all()
+    yield waiting
+    two_nodes.remove_all()
+
+
+@pytest.fixture
+def waiting(empty: Waiting) -> Waiting:
+    """Each of the two pods that come would have kube-scheduler evict too few. Kept: seed 20261127, cluster 996."""
+    fill(empty, NODE_B, ("low", "cpu=2", "low"), ("second", "cpu=2", ""), ("third", "cpu=1", ""))
+    empty.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, empty.filling)))
+    return empty
 
 
 def both(waiting: Waiting, **fields: object) -> tuple[WatchedPod, WatchedPod]:
@@ -81,16 +103,22 @@ def test_the_place_is_held_until_the_other_pod_has_come_or_finds_no_node(waiting
 
 
 def test_no_place_is_held_beside_a_pod_that_was_not_let_go(waiting: Waiting) -> None:
+    """Something has changed meanwhile. Either is tried in its turn."""
     waiting.assumes = False
     both(waiting)
     waiting.preemptor.check()
-    assert waiting.let_go == [("wide", (NODE_B,))]
+    assert waiting.let_go == [("wide", (NODE_B,)), ("urgent", (NODE_B,))]
     assert waiting.preemptor.reservations() == ()
-    waiting.again()
-    waiting.clock.now += SOON_SECONDS
+    for _ in range(2):  # the first time the snapshot still shows the nominations, which are taken back
+        waiting.clock.now += SOON_SECONDS
+        waiting.preemptor.check()
+        for name in ("urgent", "wide"):
+            waiting.watch(replace(watched(waiting.cluster, name), priority=10))
+    assert (nominated(waiting), nominated(waiting, "wide")) == ("", "")
     waiting.assumes = True
+    waiting.clock.now += RESTS.first
     waiting.preemptor.check()
-    assert waiting.let_go == [("wide", (NODE_B,))] * 2, "it is tried again"
+    assert (waiting.let_go[-1], nominated(waiting)) == (("wide", (NODE_B,)), NODE_B)
 
 
 def test_no_place_is_held_for_a_pod_that_the_scheduler_may_send_elsewhere(waiting: Waiting) -> None:
@@ -99,6 +127,24 @@ def test_no_place_is_held_for_a_pod_that_the_scheduler_may_send_elsewhere(waitin
     waiting.preemptor.check()
     assert waiting.let_go == [("wide", (NODE_B,))]
     assert (nominated(waiting), nominated(waiting, "wide")) == (NODE_B, "")
+
+
+def test_two_are_let_go_together_rather_than_one_of_them_beyond_a_budget(empty: Waiting) -> None:
+    """On node A the wide one has it evict a protected pod; beside the other one it fits node B.
+
+    Kept: seed 20261127, cluster 805.
+    """
+    fill(empty, NODE_A, ("small", "request:cpu=500m", ""), ("stays", "cpu=3", "high"), ("protected", "cpu=3", "low"))
+    on_a, empty.filling = empty.filling, []
+    fill(empty, NODE_B, ("low", "cpu=3", "low"), ("middle", "cpu=3", "middle"))
+    on_b = empty.filling
+    empty.store.snapshot = snapshot_of(
+        *(running(state, *map(read_pod, pods)) for state, pods in ((EMPTY_A, on_a), (EMPTY_B, on_b)))
+    )
+    with budget(empty.cluster, {"n": "protected"}):
+        both(empty)
+        empty.preemptor.check()
+    assert (empty.let_go, nominated(empty)) == ([("wide", (NODE_B,))], NODE_B)
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,12 @@ def schedulers_choice(
     return _least(preemption for preemption in chosen if preemption.victims)
 
 
+def violates(preemption: Preemption, budgets: Iterable[Budget]) -> bool:
+    """Whether more pods leave than one of the budgets allows."""
+    uids = {victim.uid for victim in preemption.victims}
+    return any(len(uids & budget.pods) > max(0, budget.allowed) for budget in budgets)
+
+
 def _frees(dry_run: "_DryRun", pod: WatchedPod, running: Running, tied: bool) -> bool:
     """Whether the scheduler's victims free the place; ``tied`` is that equal ones come in the opposite order."""
     victims = _schedulers_victims(dry_run, pod, running.budgets, tied)

@@ -50,6 +50,11 @@ class HeldPlaces:
             by_node.setdefault(reservation.node, []).append(reservation.pod.pod)
         return by_node
 
+    def has(self, pod: WatchedPod, node: str = "") -> bool:
+        """Whether a place is held for the pod, on this node if one is given."""
+        place = self._places.get(pod.uid)
+        return place is not None and node in ("", place.reservation.node)
+
     def hold(self, pod: WatchedPod, chosen: Preemption, until: float) -> bool:
         """Hold the place for ``pod`` until it is ungated, at most ``until``; any other of the pod's is given up.
 
@@ -59,7 +64,9 @@ class HeldPlaces:
         publication = self._store.snapshot.publications.get(chosen.node)
         if publication is None:
             return False
-        if pod.nominated != chosen.node and not pod_requests.nominate(self._client, pod, chosen.node):
+        # A nomination that was taken back is still in the snapshot for a moment.
+        is_nominated = self.has(pod, chosen.node) and pod.nominated == chosen.node
+        if not is_nominated and not pod_requests.nominate(self._client, pod, chosen.node):
             return False
         reservation = Reservation(pod, chosen.node, publication.state.machine.numa_mask)
         self._places = {**self._places, pod.uid: _Place(reservation, until)}

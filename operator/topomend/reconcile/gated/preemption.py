@@ -292,7 +292,7 @@ class Preemptor:
             return
         if self._leave_to_scheduler(turn, self._where_budgets_decide(pod, running)):
             return
-        if self._leave_together(turn):
+        if self._leave_together(turn, in_budgets=False):
             return
         leaving = {other.node for pods in running.by_node.values() for other in pods if other.deleting}
         self._sweeps.looked(pod, look, [name for name in look.nodes if name in leaving or name in running.awaited])
@@ -317,33 +317,34 @@ class Preemptor:
         choice = self._within_shares(lambda now, effort: victims.schedulers_choice(now, turn.pod, there, effort))
         if choice and self._comes_later(turn, choice):
             return True
+        if choice and victims.violates(choice, there.budgets) and self._leave_together(turn, in_budgets=True):
+            return True
         self._let_go(turn.pod, tuple(there.by_node), [name for name in turn.look.nodes if name not in there.by_node])
         self._sweeps.forget(turn.pod)
         self._try_again(turn.pod, SOON_SECONDS)  # unless it is gone: one of the nodes may have changed meanwhile
         return True
 
-    def _leave_together(self, turn: Turn) -> bool:
-        """Let the pod or another one go where kube-scheduler makes room for both, once none is known for it alone."""
+    def _leave_together(self, turn: Turn, *, in_budgets: bool) -> bool:
+        """Let the pod or another one go where kube-scheduler makes room for both."""
         if turn.look.is_first and turn.look.more:
             return False
         first = nsmallest(MAX_OTHERS, self._others(turn.pod), key=lambda other: other.order)
         others = [other for other in first if not self._has_opted_out(other) and self._needs_room(other)]
-        if not self._together.leave(turn, others):
-            return False
-        for pod in (turn.pod, *others):
+        both = self._together.leave(turn, others, in_budgets=in_budgets)
+        for pod in both:
             self._sweeps.forget(pod)
             self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
-        return True
+        return bool(both)
 
     def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:
-        """The first other pods of its priority of each namespace, whether or not they were tried lately."""
-        snapshot = self._store.snapshot
+        """The first other pods of its priority of each namespace; none for which others have been evicted lately."""
+        snapshot, now = self._store.snapshot, self._clock()
 
         def is_another(other: WatchedPod) -> bool:
-            if other.priority != pod.priority or other.uid in {pod.uid, *self._together.waiting}:
+            if other.priority != pod.priority or other.uid == pod.uid or self._places.has(other):
                 return False
-            waited = self._waited(snapshot, other) >= TOGETHER_SECONDS
-            return waited and may_preempt(other)
+            rests = other.uid in self._attempts and self._rests.get(other.uid, 0.0) > now
+            return not rests and self._waited(snapshot, other) >= TOGETHER_SECONDS and may_preempt(other)
 
         for line in self._lines.of(snapshot, self._clock()):
             no_less = takewhile(lambda other: other.priority >= pod.priority, line)

@@ -1,9 +1,9 @@
 """Two pods for which kube-scheduler evicts the right pods only at once, because it counts totals.
 
-For each of them alone it would leave so many pods that none of the NUMA nodes is large enough. So the place of one is
-held first: it stays gated, and is nominated. The scheduler keeps its totals free while it makes room for the other one,
-which is let go, and does not bind that before both have room in total. The first is ungated like any pod whose node has
-come free. Owns which two, and that one waits for the other. Leaves whom the scheduler evicts to
+For each of them alone so many pods stay that no NUMA node is large enough, or more leave than a budget allows. So the
+place of one is held first: it stays gated, and is nominated. The scheduler keeps its totals free while it makes room
+for the other one, which is let go, and does not bind that before both have room in total. The first is ungated like any
+pod whose node has come free. Owns which two, and that one waits for the other. Leaves whom the scheduler evicts to
 ``decide/queue/victims``, and what holds a place to ``held_places``.
 """
 
@@ -59,18 +59,20 @@ class Together:
             else:
                 self._places.extend(pod, self._clock() + HELD_SECONDS)
 
-    def leave(self, turn: Turn, others: Collection[WatchedPod]) -> bool:
-        """Let the pod or one of ``others`` go where kube-scheduler makes room for both. Returns False without any.
+    def leave(self, turn: Turn, others: Collection[WatchedPod], *, in_budgets: bool) -> Collection[WatchedPod]:
+        """Let the pod or one of ``others`` go where kube-scheduler makes room for both. Returns both, or none.
 
-        The ``others`` have its priority, and no node admits them. Raises APIError.
+        The ``others`` have its priority, and no node admits them. ``in_budgets`` is that all budgets have to allow it.
+        Raises APIError.
         """
-        return any(self._leave(pod, held, turn) for pod, held in _pairs(turn.pod, others))
+        pairs = _pairs(turn.pod, others)
+        return next((pair for pair in pairs if self._leave(*pair, turn, in_budgets)), ())
 
-    def _leave(self, pod: WatchedPod, held: WatchedPod, turn: Turn) -> bool:
+    def _leave(self, pod: WatchedPod, held: WatchedPod, turn: Turn, in_budgets: bool) -> bool:
         there = self._where(pod, held, turn.running)
         beside = victims.with_awaited(there, held)
         choice = self._within_shares(lambda now, effort: victims.schedulers_choice(now, pod, beside, effort))
-        if choice is None:
+        if choice is None or (in_budgets and victims.violates(choice, there.budgets)):
             return False
         place = replace(choice, victims=())
         if not self._places.hold(held, place, self._clock() + HELD_SECONDS):
