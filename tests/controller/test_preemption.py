@@ -12,6 +12,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.kube.client import PODS, Resource
+from topomend.wire.group import RELAUNCH_ANNOTATION
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered", "priorities")]
 
@@ -57,6 +58,25 @@ def test_where_totals_suffice_a_gated_victims_next_pod_does_not_take_the_place_e
         operator.has_done("preemption", 3)
         assert len(first & _present(two_nodes)) == 3, "one victim"
     assert "Traceback" not in operator.text()
+
+
+def test_two_pods_get_the_room_that_kube_scheduler_makes_for_neither_alone(
+    two_nodes: Cluster, operator: Operator
+) -> None:
+    """Alone, either has it evict one pod, and neither NUMA node is large enough. Kept: seed 20261127, cluster 996."""
+    for name, cpus, priority in (("first", 2, "low"), ("second", 2, ""), ("third", 1, "")):
+        content = pod(name, cpus, node=NODE_B, annotations={RELAUNCH_ANNOTATION: "false"})
+        content["spec"] |= {"priorityClassName": priority, "terminationGracePeriodSeconds": 1}
+        two_nodes.create(content)
+        eventually("it to be published", lambda: name in shown(two_nodes, NODE_B))  # noqa: B023
+    for number, cpus in enumerate((3, 4)):
+        content = _urgent(cpus, f"urgent-{number}")
+        content["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_B}
+        two_nodes.create(content, NAMESPACE)
+    for number in range(2):
+        eventually("the urgent pods to run", partial(_runs, two_nodes, f"urgent-{number}"))
+    assert operator.text().count("kube-scheduler may evict pods of lower priority for it") == 1, "one after the other"
+    assert " was evicted from " not in operator.text()
 
 
 def _controlled(
@@ -106,8 +126,8 @@ def _present(cluster: Cluster) -> set[str]:
     return {content["metadata"]["uid"] for content in cluster.pods() if "deletionTimestamp" not in content["metadata"]}
 
 
-def _urgent(cpus: int) -> dict[str, Any]:
-    content = pod("urgent", cpus)
+def _urgent(cpus: int, name: str = "urgent") -> dict[str, Any]:
+    content = pod(name, cpus)
     content["spec"]["priorityClassName"] = "high"
     return content
 

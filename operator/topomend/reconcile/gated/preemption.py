@@ -216,7 +216,7 @@ class Preemptor:
     def _is_patient(self, snapshot: Snapshot, pod: WatchedPod) -> bool:
         """Whether the pod, which may preempt others, has waited and was not tried for a while."""
         is_due = self._waited(snapshot, pod) >= TOGETHER_SECONDS and self._rests.get(pod.uid, 0.0) <= self._clock()
-        return is_due and may_preempt(pod)
+        return is_due and may_preempt(pod) and pod.uid not in self._together.waiting
 
     def _waited(self, snapshot: Snapshot, pod: WatchedPod) -> float:
         """How many seconds the gated pod has waited."""
@@ -330,11 +330,15 @@ class Preemptor:
             return False
         first = nsmallest(MAX_OTHERS, self._others(turn.pod), key=lambda other: other.order)
         others = [other for other in first if not self._has_opted_out(other) and self._needs_room(other)]
-        both = self._together.leave(turn, others, in_budgets=in_budgets)
-        for pod in both:
-            self._sweeps.forget(pod)
-            self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
-        return bool(both)
+        pair = self._together.find(turn, others, in_budgets=in_budgets)
+        if pair is None:
+            return False
+        if not self._comes_later(turn, pair.choice):
+            self._together.leave(pair, turn.look)
+            for pod in (pair.pod, pair.held):
+                self._sweeps.forget(pod)
+                self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
+        return True
 
     def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:
         """The first other pods of its priority of each namespace; none for which others have been evicted lately."""

@@ -9,7 +9,7 @@ pod whose node has come free. Owns which two, and that one waits for the other. 
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from topomend.cache.snapshot import Snapshot
@@ -17,6 +17,7 @@ from topomend.decide.queue import victims
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.gated.precedence import Turn
+from topomend.reconcile.gated.sweeps import Look
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.store import Store
 from topomend.replay.effort import Effort
@@ -25,6 +26,15 @@ HELD_SECONDS = 35.0
 """How long the place is held beside the other pod's, and after that has come or found no node."""
 
 _Decision = TypeVar("_Decision")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The pod to let go, the one whose place is ``held`` beside it, and whom kube-scheduler evicts for both."""
+
+    pod: WatchedPod
+    held: WatchedPod
+    choice: victims.Preemption
 
 
 class Together:
@@ -59,32 +69,35 @@ class Together:
             else:
                 self._places.extend(pod, self._clock() + HELD_SECONDS)
 
-    def leave(self, turn: Turn, others: Collection[WatchedPod], *, in_budgets: bool) -> Collection[WatchedPod]:
-        """Let the pod or one of ``others`` go where kube-scheduler makes room for both. Returns both, or none.
+    def find(self, turn: Turn, others: Collection[WatchedPod], *, in_budgets: bool) -> Pair | None:
+        """The pod and one of ``others``, if kube-scheduler makes room for both.
 
         The ``others`` have its priority, and no node admits them. ``in_budgets`` is that all budgets have to allow it.
         Raises APIError.
         """
-        pairs = _pairs(turn.pod, others)
-        return next((pair for pair in pairs if self._leave(*pair, turn, in_budgets)), ())
+        found = (self._choose(pod, held, turn.running, in_budgets) for pod, held in _pairs(turn.pod, others))
+        return next((pair for pair in found if pair), None)
 
-    def _leave(self, pod: WatchedPod, held: WatchedPod, turn: Turn, in_budgets: bool) -> bool:
-        there = self._where(pod, held, turn.running)
+    def leave(self, pair: Pair, look: Look) -> None:
+        """Let one go where kube-scheduler makes room for both, once the place of the other is held. Raises APIError."""
+        pod, held, node = pair.pod, pair.held, pair.choice.node
+        if not self._places.hold(held, replace(pair.choice, victims=()), self._clock() + HELD_SECONDS):
+            return
+        try:
+            self._let_go(pod, (node,), [name for name in look.nodes if name != node])
+        finally:
+            if (pod.namespace, pod.name) in self._store.snapshot.assumed:
+                self._waiting[held.uid] = held, node
+            else:
+                self._places.give_up_for(held)
+
+    def _choose(self, pod: WatchedPod, held: WatchedPod, running: victims.Running, in_budgets: bool) -> Pair | None:
+        there = self._where(pod, held, running)
         beside = victims.with_awaited(there, held)
         choice = self._within_shares(lambda now, effort: victims.schedulers_choice(now, pod, beside, effort))
         if choice is None or (in_budgets and victims.violates(choice, there.budgets)):
-            return False
-        place = replace(choice, victims=())
-        if not self._places.hold(held, place, self._clock() + HELD_SECONDS):
-            return False
-        try:
-            self._let_go(pod, (choice.node,), [name for name in turn.look.nodes if name != choice.node])
-        finally:
-            if (pod.namespace, pod.name) in self._store.snapshot.assumed:
-                self._waiting[held.uid] = held, choice.node
-            else:
-                self._places.give_up_for(held)
-        return True
+            return None
+        return Pair(pod, held, choice)
 
     def _where(self, pod: WatchedPod, held: WatchedPod, running: victims.Running) -> victims.Running:
         """The nodes where the scheduler makes room for both. Budgets are read where there are any."""
