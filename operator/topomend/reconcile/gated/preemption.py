@@ -333,11 +333,14 @@ class Preemptor:
         pair = self._together.find(turn, others, in_budgets=in_budgets)
         if pair is None:
             return False
-        if not self._comes_later(turn, pair.choice):
-            self._together.leave(pair, turn.look)
-            for pod in (pair.pod, pair.held):
-                self._sweeps.forget(pod)
-                self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
+        if self._comes_later(turn, pair.choice):
+            return True
+        if not self._together.leave(pair, turn.look):
+            self._try_again(turn.pod, SOON_SECONDS)
+            return True
+        for pod in (pair.pod, pair.held):
+            self._sweeps.forget(pod)
+            self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
         return True
 
     def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:

@@ -78,11 +78,14 @@ class Together:
         found = (self._choose(pod, held, turn.running, in_budgets) for pod, held in _pairs(turn.pod, others))
         return next((pair for pair in found if pair), None)
 
-    def leave(self, pair: Pair, look: Look) -> None:
-        """Let one go where kube-scheduler makes room for both, once the place of the other is held. Raises APIError."""
+    def leave(self, pair: Pair, look: Look) -> bool:
+        """Let one go where kube-scheduler makes room for both, once the place of the other is held.
+
+        Returns False where none can be held, because that pod has changed. Raises APIError.
+        """
         pod, held, node = pair.pod, pair.held, pair.choice.node
         if not self._places.hold(held, replace(pair.choice, victims=()), self._clock() + HELD_SECONDS):
-            return
+            return False
         try:
             self._let_go(pod, (node,), [name for name in look.nodes if name != node])
         finally:
@@ -90,6 +93,7 @@ class Together:
                 self._waiting[held.uid] = held, node
             else:
                 self._places.give_up_for(held)
+        return True
 
     def _choose(self, pod: WatchedPod, held: WatchedPod, running: victims.Running, in_budgets: bool) -> Pair | None:
         there = self._where(pod, held, running)
