@@ -57,7 +57,13 @@ def empty(two_nodes: Cluster, priorities: None) -> Iterator[Waiting]:  # noqa: A
 @pytest.fixture
 def waiting(empty: Waiting) -> Waiting:
     """Each of the two pods that come would have kube-scheduler evict too few. Kept: seed 20261127, cluster 996."""
-    fill(empty, NODE_B, ("low", "cpu=2", "low"), ("second", "cpu=2", ""), ("third", "cpu=1", ""))
+    fill(
+        empty,
+        NODE_B,
+        ("low", "cpu=2 memory=64Mi", "low"),
+        ("second", "cpu=2 memory=64Mi", ""),
+        ("third", "cpu=1 memory=64Mi", ""),
+    )
     empty.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, empty.filling)))
     return empty
 
@@ -134,9 +140,15 @@ def test_two_are_let_go_together_rather_than_one_of_them_beyond_a_budget(empty: 
 
     Kept: seed 20261127, cluster 805.
     """
-    fill(empty, NODE_A, ("small", "request:cpu=500m", ""), ("stays", "cpu=3", "high"), ("protected", "cpu=3", "low"))
+    fill(
+        empty,
+        NODE_A,
+        ("small", "request:cpu=500m", ""),
+        ("stays", "cpu=3 memory=64Mi", "high"),
+        ("protected", "cpu=3 memory=64Mi", "low"),
+    )
     on_a, empty.filling = empty.filling, []
-    fill(empty, NODE_B, ("low", "cpu=3", "low"), ("middle", "cpu=3", "middle"))
+    fill(empty, NODE_B, ("low", "cpu=3 memory=64Mi", "low"), ("middle", "cpu=3 memory=64Mi", "middle"))
     on_b = empty.filling
     empty.store.snapshot = snapshot_of(
         *(running(state, *map(read_pod, pods)) for state, pods in ((EMPTY_A, on_a), (EMPTY_B, on_b)))
