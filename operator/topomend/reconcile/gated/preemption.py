@@ -455,6 +455,7 @@ class Preemptor:
         seconds = RESTS.seconds(attempts + 1)
         self._try_again(pod, seconds)
         if not self._places.hold(pod, chosen, self._clock() + seconds + SLACK_SECONDS):
+            self._try_again(pod, NEXT_SECONDS)  # it has changed: an earlier nomination was taken back, for example
             return
         if chosen.victims and not self._needs_room(pod):
             self._places.give_up_for(pod)
