@@ -182,6 +182,20 @@ def test_of_too_many_pods_those_of_the_most_fragmented_nodes_are_looked_at(monke
     assert moved(snapshot, Pods(movable), several).asked == 0, "each takes several times the work"
 
 
+def test_of_pods_of_too_many_kinds_the_first_kinds_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind takes the answers of all nodes, so that many kinds would be many times the work of as many pods."""
+    snapshot, movable = halves("a", "b", "c")
+    other = replace(movable[1], placement=Placement(node_selector={"kubernetes.io/hostname": "a"}))
+    pods = Pods([movable[0], other, movable[2]])
+    monkeypatch.setattr(module, "MOST_KINDS", 1)
+    assert moved(snapshot, pods).asked == 2, "two are of one kind"
+    monkeypatch.setattr(module, "MOST_KINDS", 2)
+    assert moved(snapshot, pods).asked == 3
+    monkeypatch.setattr(module, "ANSWERS_OF_WORK", 1)
+    monkeypatch.setattr(module, "MOST_WORK", 6)
+    assert moved(snapshot, pods).asked == 2, "three nodes answer about the first kind, and would about the other"
+
+
 def test_pods_that_hold_nothing_or_are_on_nodes_that_do_not_count_are_not_looked_at() -> None:
     snapshot, movable = halves("a", "b")
     shared = Movable(pod("shared", "request:cpu=1"), Placement(), "a")

@@ -12,9 +12,8 @@ and the evictions to whoever carries them out, one after another: each pod has i
 If it got another one than was told, the moves after it are to be looked for again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Generic, TypeVar
 
 from topomend.cache.snapshot import Snapshot
@@ -32,7 +31,7 @@ from topomend.decide.defragment.pool import Figures, Pool, pools_called
 from topomend.decide.defragment.world import place_of, settled, with_cordoned, with_pod, without
 from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.decide.diagnosis.filters import filter_node
-from topomend.decide.diagnosis.node_status import NodeStatus, Question, question_about
+from topomend.decide.diagnosis.node_status import NodeStatus, Question, kind_of, question_about
 from topomend.decide.diagnosis.survey import Surveys
 from topomend.decide.plan import MAX_NAMED_NODES
 from topomend.decide.pools.pools import KindsOf
@@ -43,12 +42,15 @@ from topomend.replay.admission import admit, release
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import PodShape
 
-MOST_KINDS = 256
-"""For how many kinds of pods every node's answer is remembered."""
+MOST_KINDS = 96
+"""Of how many kinds pods are looked at. Each node's answer to each of them is remembered."""
 
 MOST_WORK = 20_000
 """How many pods are looked at, those of nodes first of which most is unusable: a bound of some seconds. Where typical
-pods take a whole admission each, they are fewer (``pool.REPLAYED_WORK``)."""
+pods take a whole admission each, or each pod is of a kind of its own, they are fewer (``pool.REPLAYED_WORK``)."""
+
+ANSWERS_OF_WORK = 8
+"""How many nodes answer about a pod in the time in which one is asked about all typical pods."""
 
 MOST_TRIED = 50
 """For how many moves in a row a proof is tried, the best first."""
@@ -136,10 +138,11 @@ class _Search:
         self.pools = list(pools_called(self.world, kinds_of, names, effort))
         self._unsettled, self._ending = pods.unsettled, pods.ending
         self._budgets = [(budget.pods, budget.allowed) for budget in pods.budgets]
-        movers = list(self._movers(pods.movable))
-        self.movable = len(movers)
-        movers.sort(key=lambda mover: -mover.pool.unusable(mover.pod.node))
-        self._movers_left = list(_affordable(movers))
+        candidates = list(self._candidates(pods.movable))
+        self.movable = len(candidates)
+        candidates.sort(key=lambda each: -each[1].unusable(each[0].node))
+        chosen = _affordable(candidates, len(self.world.nodes))
+        self._movers_left = [self._mover(pod, pool) for pod, pool in chosen]
         self.asked = len(self._movers_left)
         self._unproven: set[str] = set()
         self._waiting = [each for each in pods.waiting[:MOST_WAITING] if not self._fits_now(each)]
@@ -154,7 +157,7 @@ class _Search:
         """How many pods would be moved if more were certain."""
         return len(self._unproven)
 
-    def _movers(self, movable: Iterable[Movable]) -> Iterable[_Mover]:
+    def _candidates(self, movable: Iterable[Movable]) -> Iterable[tuple[Movable, Pool]]:
         """Those on a node that counts, and that hold something there."""
         pool_of = {node: pool for pool in self.pools for node in pool.figures}
         for pod in movable:
@@ -162,8 +165,11 @@ class _Search:
             if pool is None or pod.node in self._unsettled:
                 continue
             if self.world.publications[pod.node].state.holds(pod.pod.namespace, pod.pod.name):
-                successor = replace(pod.pod, name=f"{pod.pod.name}-moved", uid="")
-                yield _Mover(pod, successor, question_about(successor, pod.placement, self._effort), pool)
+                yield pod, pool
+
+    def _mover(self, pod: Movable, pool: Pool) -> _Mover:
+        successor = replace(pod.pod, name=f"{pod.pod.name}-moved", uid="")
+        return _Mover(pod, successor, question_about(successor, pod.placement, self._effort), pool)
 
     def _begin_with_pod(self) -> None:
         """Each node has its whole share of time again. Raises TurnOver."""
@@ -353,10 +359,18 @@ class _Search:
         self._budgets = [(pods, allowed - (uid in pods)) for pods, allowed in self._budgets]
 
 
-def _affordable(movers: Sequence[_Mover]) -> Iterator[_Mover]:
-    """The first of them, until it is MOST_WORK to look at all."""
-    works = accumulate(mover.pool.work for mover in movers)
-    return (mover for mover, work in zip(movers, works, strict=True) if work <= MOST_WORK)
+def _affordable(candidates: Iterable[tuple[Movable, Pool]], nodes: int) -> Iterator[tuple[Movable, Pool]]:
+    """Those of them, the first before others, that it is MOST_WORK to look at. About each kind all nodes are asked."""
+    left, kinds = MOST_WORK, set[Hashable]()
+    for pod, pool in candidates:
+        kind = kind_of(pod.pod, pod.placement)
+        is_new = kind not in kinds
+        work = pool.work + is_new * (nodes // ANSWERS_OF_WORK)
+        if work > left or (is_new and len(kinds) == MOST_KINDS):
+            continue
+        left -= work
+        kinds.add(kind)
+        yield pod, pool
 
 
 def _least_missed(pod: Movable) -> tuple[int, int, str, str]:

@@ -4,7 +4,7 @@ Owns the answer's type and the question. Leaves the filters, the rules of admiss
 ``filters``, ``replay`` and ``scoring``, and all nodes together, with the memory of their answers, to ``survey``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from topomend.alignment.requested import admission_of, aligned_numa_nodes, is_aligned
@@ -22,7 +22,14 @@ from topomend.model.pods.scheduling import Placement
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import admit
 from topomend.replay.effort import UNLIMITED, Effort
-from topomend.replay.fast_path.admission import FastAdmission, FastPlacement, FastRefusal, PodShape, shape_of
+from topomend.replay.fast_path.admission import (
+    FastAdmission,
+    FastPlacement,
+    FastRefusal,
+    PodShape,
+    content_of,
+    shape_of,
+)
 
 MAX_MISMATCHES = 3
 """A node whose kubelet refused this many pods in a row that replay admits is not a candidate: replay cannot tell."""
@@ -102,10 +109,19 @@ class Question:
 def question_about(pod: Pod, placement: Placement, effort: Effort = UNLIMITED) -> Question:
     """The question whether a node admits this pod; its answers keep to ``effort``."""
     fit = admission_of(pod, effort)
+    return Question(fit, placement, requests_of(pod), shape_of((fit.shape, _rest_of(pod, placement))))
+
+
+def kind_of(pod: Pod, placement: Placement) -> Hashable:
+    """What is equal for pods whose questions are of one kind: these are told apart only while few others are asked."""
+    return content_of(pod), _rest_of(pod, placement)
+
+
+def _rest_of(pod: Pod, placement: Placement) -> Hashable:
+    """What an answer depends on beside what a kubelet is asked."""
     selector = tuple(sorted(placement.node_selector.items()))
     totals = tuple(pod.overhead.items()), tuple(pod.claimed.items())
-    kind = shape_of((fit.shape, totals, selector, placement.terms, placement.volumes, placement.tolerations))
-    return Question(fit, placement, requests_of(pod), kind)
+    return totals, selector, placement.terms, placement.volumes, placement.tolerations
 
 
 def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:

@@ -65,7 +65,7 @@ class FastAdmission:
     def __init__(self, pod: Pod, effort: Effort = UNLIMITED) -> None:
         self.pod, self.effort = pod, effort
         self._need = _need_of(pod)
-        self.shape = shape_of(_content(pod))
+        self.shape = shape_of(content_of(pod))
 
     @property
     def is_replayed(self) -> bool:
@@ -122,7 +122,7 @@ def shape_of(_: Hashable) -> PodShape:
     return PodShape()
 
 
-def _content(pod: Pod) -> Hashable:
+def content_of(pod: Pod) -> Hashable:
     """All of a pod but its name and uid by which a node's answer differs."""
     containers = tuple((container.name, container.kind, _amounts(container.resources)) for container in pod.containers)
     return containers, pod.qos_class, pod.resources and _amounts(pod.resources), pod.single_numa_node
