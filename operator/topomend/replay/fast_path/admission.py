@@ -116,9 +116,9 @@ class PodShape:
     __slots__ = ()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def shape_of(_: Hashable) -> PodShape:
-    """The shape of all pods with this content."""
+    """The shape of all pods with this content. A search for moves asks about many more than a turn of the queue."""
     return PodShape()
 
 
