@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from deploy.manifests import CRDS, DEPLOY, files
+
+from topomend.runtime.manifests import documents
 
 SCHEMAS = DEPLOY / "schemas"
 
@@ -25,7 +26,7 @@ _OF_API_SERVERS = "x-kubernetes-"
 def schemas() -> Iterator[tuple[Path, str]]:
     """The path of each schema below SCHEMAS, and its text."""
     for path in files(CRDS):
-        definition = yaml.safe_load(path.read_text())["spec"]
+        definition = documents(path.read_text())[0]["spec"]
         for version in definition["versions"]:
             kind = definition["names"]["kind"]
             schema = _of_kind(f"{definition['group']}/{version['name']}", kind, version["schema"]["openAPIV3Schema"])

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from topomend.runtime.manifests import documents
+
 ROOT = Path(__file__).parents[1]
 CRDS = ROOT / "crds"
 DEPLOY = ROOT / "deploy"
@@ -31,13 +33,18 @@ def files(folder: Path) -> Iterator[Path]:
 
 def objects(folder: Path = DEPLOY) -> list[dict[str, Any]]:
     """The objects that ``folder`` installs, before any patch of an overlay."""
-    return [document for path in files(folder) for document in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)]
+    return [document for path in files(folder) for document in documents(path.read_text())]
+
+
+def crd(plural: str) -> dict[str, Any]:
+    """The definition of one of our kinds."""
+    [definition] = documents((CRDS / f"topomend.io_{plural}.yaml").read_text())
+    return dict(definition)
 
 
 def crd_schema(plural: str) -> dict[str, Any]:
     """The OpenAPI schema of one of our kinds."""
-    definition = yaml.load((CRDS / f"topomend.io_{plural}.yaml").read_text(), Loader=yaml.CSafeLoader)
-    schema: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: dict[str, Any] = crd(plural)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 
 

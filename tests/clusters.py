@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import yaml
+from deploy.manifests import crd
 from tests.builders import pod_manifest
 from tests.processes import end
 from tests.waiting import eventually
@@ -205,7 +205,7 @@ class Cluster:
     states: dict[str, NodeState]
 
     def install_kind(self, plural: str) -> None:
-        content = yaml.safe_load((ROOT / "crds" / f"topomend.io_{plural}.yaml").read_text())
+        content = crd(plural)
         eventually(f"the old {plural} to be gone", lambda: self._is_created(content))
         eventually(f"{plural} to be served", lambda: [self.client.list(Resource("topomend.io/v1alpha1", plural))])
 
@@ -338,7 +338,7 @@ def brake_on(cluster: Cluster) -> Iterator[None]:
     with suppress(AlreadyExists):
         cluster.client.create(NAMESPACES, namespace)
     with suppress(AlreadyExists):
-        cluster.client.create(CRDS, yaml.safe_load((ROOT / "crds" / "topomend.io_brakes.yaml").read_text()))
+        cluster.client.create(CRDS, crd("brakes"))
     eventually("brakes to be served", lambda: [cluster.client.list(BRAKES)])
     made = []
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):

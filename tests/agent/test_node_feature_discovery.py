@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.agent.test_agent_on_cluster import Kubernetes, Looks, running, until
 from tests.agent.test_kubelet_changes import NODE, Bed
 from tests.clusters import CRDS
@@ -18,6 +17,7 @@ from tests.waiting import stretched
 from verify.nfd.programs import kinds, master
 
 from topomend.kube.client import NODES, Client, Resource, connect
+from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.processes.host import free_ports
 
@@ -40,7 +40,7 @@ def sandbox() -> Iterator[Sandbox]:
         for kind in kinds():
             client.create(CRDS, kind)
         until(lambda: client.list(RULES))
-        for rule in yaml.safe_load_all(EXAMPLES.read_text()):
+        for rule in documents(EXAMPLES.read_text()):
             client.create(RULES, rule)
         client.close()
         yield made

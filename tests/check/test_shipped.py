@@ -6,8 +6,9 @@ from deploy.manifests import INSTALL, objects
 
 from topomend.check.installed_objects import read_policies
 from topomend.check.shipped import CLAIMS_FLAG, DEFRAGMENT_FLAG, KUEUE_FLAG, Names, Shipped, rights_of_component
+from topomend.runtime.manifests import documents
 
-SHIPPED = Shipped(yaml.load_all(INSTALL.read_text(), Loader=yaml.CSafeLoader))
+SHIPPED = Shipped(documents(INSTALL.read_text()))
 VALIDATING = read_policies(
     [item for item in objects() if item["kind"] == "ValidatingAdmissionPolicy"],
     [item for item in objects() if item["kind"] == "ValidatingAdmissionPolicyBinding"],
@@ -37,7 +38,7 @@ def test_an_installation_with_a_prefix_has_other_names() -> None:
 @pytest.mark.parametrize("flag", [CLAIMS_FLAG, DEFRAGMENT_FLAG, KUEUE_FLAG])
 def test_the_rights_of_a_component_are_those_of_its_role(flag: str) -> None:
     folder = INSTALL.parent / "components" / flag.removeprefix("--")
-    role, _ = yaml.safe_load_all((folder / "role.yaml").read_text())
+    role, _ = documents((folder / "role.yaml").read_text())
     given = {
         (verb, group, resource)
         for rule in role["rules"]

@@ -25,6 +25,7 @@ from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -140,7 +141,7 @@ def test_without_the_rights_it_says_so_and_pods_go_there_too(
 def test_with_the_component_ten_of_ten_pods_are_aligned(
     run: Run, two_nodes: Cluster, admin: API, tmp_path: Path
 ) -> None:
-    items = list(yaml.safe_load_all((DEPLOY / "components" / "claims" / "role.yaml").read_text()))
+    items = documents((DEPLOY / "components" / "claims" / "role.yaml").read_text())
     for item in items:
         assert admin.apply(path_of(item), item).allowed
     wait_for_rights(admin, items)

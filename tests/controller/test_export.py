@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.clusters import NODE_A, NODE_B, ROOT, Cluster, pod
 from tests.waiting import eventually
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.runtime.manifests import documents
 
 pytestmark = pytest.mark.cluster
 
@@ -34,7 +34,7 @@ def test_a_refused_pod_is_exported_with_its_node_and_without_its_secret(fragment
     run = _export(fragmented, NODE_A)
     assert (run.returncode, run.stderr) == (0, "")
     assert "hunter2" not in run.stdout
-    versions, *objects = yaml.safe_load_all(run.stdout)
+    versions, *objects = documents(run.stdout)
     assert versions["versions"]["apiServer"] == DEFAULT_VERSION
     assert [(content["kind"], content["metadata"]["name"]) for content in objects] == [
         ("Node", NODE_A),

@@ -37,6 +37,7 @@ from topomend.kube.client import (
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.runtime import leader_election
 from topomend.runtime.event_recorder import CONTROLLER
+from topomend.runtime.manifests import documents
 from topomend.wire.group import BRAKE_NAME, FIT_GATE, RELAUNCH_ANNOTATION, STARTUP_TAINTS, STEER_LABEL, STEERING_NAME
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -52,7 +53,7 @@ STORM = 110
 OF_EVERY_FEATURE = [
     item
     for name in ("role.yaml", "policy.yaml")
-    for item in yaml.safe_load_all((DEPLOY / "components" / "startup-taint" / name).read_text())
+    for item in documents((DEPLOY / "components" / "startup-taint" / name).read_text())
 ]
 """The rights that the base has not: an observer that had all of them would write nothing either."""
 

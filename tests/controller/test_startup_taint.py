@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY
 from tests.audit_log import audited
 from tests.builders import applied, node, node_state, snapshot_of
@@ -27,6 +26,7 @@ from topomend.kube.errors import NotFound, ServerFailed
 from topomend.model.nodes.node import Taint
 from topomend.reconcile.nodes.startup_taint import StartupTaint
 from topomend.reconcile.store import Store
+from topomend.runtime.manifests import documents
 from topomend.wire.group import STARTUP_TAINTS
 from topomend.wire.pods.scheduling import read_watched_pod
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 COMPONENT = [
     item
     for name in ("role.yaml", "policy.yaml")
-    for item in yaml.safe_load_all((DEPLOY / "components" / "startup-taint" / name).read_text())
+    for item in documents((DEPLOY / "components" / "startup-taint" / name).read_text())
 ]
 DUTY = "startup-taints"
 OTHER = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoSchedule"}

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY, objects
 from tests.clusters import every_policy
 from tests.deploy.api import API, administrator, have_node, path_of
 from tests.publish.schema import DEFINITION
 from tests.waiting import eventually
 
+from topomend.runtime.manifests import documents
 from topomend.sandbox import Sandbox
 from topomend.wire.published import node_resource_topology as zones
 
@@ -124,7 +124,7 @@ def nowhere(admin: API) -> Iterator[None]:
 def zones_kind(admin: API) -> Iterator[None]:
     """The kind NodeResourceTopology and the role of the overlay that has agents write it; gone afterwards."""
     role = DEPLOY / "components" / "node-resource-topology" / "role.yaml"
-    items = [DEFINITION, *yaml.safe_load_all(role.read_text())]
+    items = [DEFINITION, *documents(role.read_text())]
     served = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
     for item in items:
         assert admin.apply(path_of(item), item).allowed

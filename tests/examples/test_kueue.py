@@ -11,6 +11,7 @@ from verify.kueue.kueue import LOCAL_QUEUES, kinds
 
 from topomend.kube.client import JOBS
 from topomend.kube.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, RESOURCE_FLAVORS
+from topomend.runtime.manifests import documents
 from topomend.wire.queued_workload import is_ours
 
 EXAMPLES, PAGE = ROOT / "examples" / "kueue", ROOT / "docs" / "reference" / "kueue.md"
@@ -22,7 +23,7 @@ RESOURCES = {
     "LocalQueue": LOCAL_QUEUES,
     "Job": JOBS,
 }
-OBJECTS = {item["kind"]: item for path in sorted(EXAMPLES.iterdir()) for item in yaml.safe_load_all(path.read_text())}
+OBJECTS = {item["kind"]: item for path in sorted(EXAMPLES.iterdir()) for item in documents(path.read_text())}
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
-import yaml
-from tests.clusters import CRDS, ROOT, Cluster
+from deploy.manifests import crd
+from tests.clusters import CRDS, Cluster
 from tests.refused_pods import gated
 from tests.waiting import eventually
 
@@ -29,7 +29,7 @@ BOTH = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
 def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
     """With the kind of the brake, whose policy other tests install."""
     with suppress(AlreadyExists):
-        two_nodes.client.create(CRDS, yaml.safe_load((ROOT / "crds" / "topomend.io_brakes.yaml").read_text()))
+        two_nodes.client.create(CRDS, crd("brakes"))
     eventually("brakes to be served", lambda: [two_nodes.client.list(BRAKES)])
     yield two_nodes
     for resource, name in BOTH:

@@ -33,6 +33,7 @@ from topomend.kube.client import (
     connect,
 )
 from topomend.kube.errors import Refused, Untrusted
+from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.selftest.cases import choose
 from topomend.selftest.manifest import pod_manifest
@@ -178,7 +179,7 @@ def test_every_case_agrees_under_each_policy_on_a_busy_and_on_a_cordoned_node(
         refused[name] = {each["name"] for each in answer["cases"] if not each["happened"]["admitted"]}
         report = reports[name].read_text()
         assert tenant not in report
-        assert {item["kind"] for item in yaml.safe_load(report)["items"]} == {"Node", "NodeTopology"}
+        assert {item["kind"] for item in documents(report)[0]["items"]} == {"Node", "NodeTopology"}
     assert refused["none"] == refused["best-effort"] == set()
     assert {"beyond", "device-1-beyond", "memory-beyond", "huge-pages-1-beyond"} <= refused["restricted"]
     assert "two-containers" in refused["whole-pods"] - refused["single"]
@@ -204,7 +205,7 @@ def test_a_node_that_publishes_what_its_kubelet_does_not_do_is_found_out(world: 
     assert len(lines) == 1
     assert lines[0].startswith("beyond: predicted: admitted; what happened: refused, TopologyAffinityError: ")
     assert "one-cpu: " not in answer.stdout
-    basis = {each["case"]: each for each in yaml.safe_load(report.read_text())["selftest"]["predictedFrom"]}
+    basis = {each["case"]: each for each in documents(report.read_text())[0]["selftest"]["predictedFrom"]}
     assert "beyond" in basis
     assert basis["beyond"]["nodeTopology"]["status"]["kubelet"]["topologyManagerPolicy"] == "best-effort"
 
@@ -338,7 +339,7 @@ def test_an_api_server_that_is_no_longer_trusted_leaves_what_clean_deletes(
     report = tmp_path / "report.yaml"
     answer = world.ask("none", "--yes", "--report", str(report))
     assert answer.exit_code == 3, answer.output
-    assert yaml.safe_load(report.read_text())["selftest"]["counts"]["notTried"] == 1
+    assert documents(report.read_text())[0]["selftest"]["counts"]["notTried"] == 1
     assert "1 of 2 agree, 1 not tried" in answer.stdout
     assert "note: the other cases were not tried: POST " in answer.stderr
     (name,) = world.left()

@@ -16,6 +16,7 @@ from tests.deploy.conftest import token_of
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
+from topomend.runtime.manifests import documents
 from topomend.sandbox import Sandbox
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("published")]
@@ -58,7 +59,7 @@ def admin(cluster: Sandbox) -> Iterator[API]:
     """The administrator of the shared cluster, every node published, with the role and an account without any."""
     admin = administrator(cluster.kubeconfig)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": "default"}}
-    items = [account, *yaml.safe_load_all((DEPLOY / "base" / "viewer-role.yaml").read_text())]
+    items = [account, *documents((DEPLOY / "base" / "viewer-role.yaml").read_text())]
     for item in items:
         assert admin.apply(path_of(item), item).allowed
     yield admin

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tests.clusters import ROOT, Cluster, events_of
 from tests.waiting import eventually
 
@@ -19,6 +18,7 @@ from topomend.kube.errors import NotFound
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
 from topomend.model.shapes.shape import parse_shape
 from topomend.replay.startup.configuration import Host
+from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec, Sandbox
 
 SITES = ROOT / "examples" / "sites"
@@ -72,7 +72,7 @@ class Site(Cluster):
 
     def manifests(self, name: str) -> list[dict[str, Any]]:
         """The objects in a file of a site's folder."""
-        return list(yaml.safe_load_all((SITES / name).read_text()))
+        return documents((SITES / name).read_text())
 
     def pods_of(self, app: str) -> list[dict[str, Any]]:
         """The pods with this label ``app``."""

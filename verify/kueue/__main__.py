@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
 from deploy.manifests import DEPLOY
 from tests.audit_log import audited
 from tests.clusters import SYSTEM, Cluster, agents_on, cluster_of
@@ -32,6 +31,7 @@ from verify.targets import Target, judge
 from topomend.cli.output.table import echo_table
 from topomend.kube.client import JOBS, NAMESPACES, NODE_TOPOLOGIES, PODS
 from topomend.kube.kueue import ADMISSION_CHECKS, WORKLOADS
+from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.wire.group import STEER_LABEL
@@ -42,7 +42,7 @@ NODES, SHAPE = ("numa-0", "numa-1", "numa-2"), "numa:2 cores:4 memory:8Gi"
 PLAIN, STEERED = "plain", "steered"
 """The namespaces: Jobs of one pod are of the first, those of several of the second."""
 
-COMPONENT = tuple(yaml.safe_load_all((DEPLOY / "components" / "kueue" / "role.yaml").read_text()))
+COMPONENT = tuple(documents((DEPLOY / "components" / "kueue" / "role.yaml").read_text()))
 
 OPERATOR = f"system:serviceaccount:{SYSTEM}:topomend-operator"
 

@@ -20,6 +20,7 @@ from tools.go_programs import GoPrograms, downloaded
 
 from topomend.kube.client import JOBS, NAMESPACES, SECRETS, Client, Resource
 from topomend.kube.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
+from topomend.runtime.manifests import documents
 from topomend.sandbox.processes.host import free_ports
 from topomend.wire.queued_workload import API_VERSION
 
@@ -47,7 +48,7 @@ def manager() -> Path:
 def kinds() -> tuple[dict[str, Any], ...]:
     """The definitions of Kueue's kinds. Raises NotBuilt, SandboxUnavailable."""
     folder = _components() / "crd" / "bases"
-    return tuple(yaml.safe_load(path.read_text()) for path in sorted(folder.glob("kueue.x-k8s.io_*.yaml")))
+    return tuple(documents(path.read_text())[0] for path in sorted(folder.glob("kueue.x-k8s.io_*.yaml")))
 
 
 def _components() -> Path:
@@ -61,7 +62,7 @@ def _webhooks(service: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     patches = [yaml.safe_load(each["patch"]) for each in kustomization["patches"]]
     patched = {webhook["name"]: webhook for patch in patches for webhook in patch["webhooks"]}
-    for content in yaml.safe_load_all((folder / "manifests.yaml").read_text()):
+    for content in documents((folder / "manifests.yaml").read_text()):
         webhooks = [
             webhook
             | patched.get(webhook["name"], {})

@@ -4,8 +4,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tools.go_programs import GoPrograms, downloaded
+
+from topomend.runtime.manifests import documents
 
 MODULE = "sigs.k8s.io/node-feature-discovery"
 
@@ -23,4 +24,4 @@ def kinds() -> tuple[dict[str, Any], ...]:
     """The definitions of NodeFeature and its like, as NFD installs them. Raises NotBuilt, SandboxUnavailable."""
     folder = downloaded(PROGRAMS.module, {}, MODULE)
     text = (folder / "deployment" / "base" / "nfd-crds" / "nfd-api-crds.yaml").read_text()
-    return tuple(yaml.safe_load_all(text))
+    return tuple(documents(text))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
-import yaml
 from deploy.manifests import ROOT
 from prometheus_client import CollectorRegistry
 from verify.reference.sources import documented_constants, events
@@ -20,6 +19,7 @@ from topomend.cli.operator import operator
 from topomend.cli.output import failures
 from topomend.reconcile import announcer
 from topomend.reconcile.metrics.pods import Metrics as OperatorMetrics
+from topomend.runtime.manifests import documents
 from topomend.wire import group
 
 HEAD = """# Reference
@@ -111,7 +111,7 @@ def _names() -> Iterator[str]:
 def _kinds() -> Iterator[str]:
     rows = []
     for path in sorted((ROOT / "crds").glob("*.yaml")):
-        spec = yaml.safe_load(path.read_text())["spec"]
+        spec = documents(path.read_text())[0]["spec"]
         for version in spec["versions"]:
             columns = ", ".join(str(column["name"]) for column in version.get("additionalPrinterColumns", ()))
             description = version["schema"]["openAPIV3Schema"].get("description", "")

@@ -13,8 +13,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-import yaml
-
+from topomend.runtime.manifests import documents
 from topomend.wire.group import CREATOR_ANNOTATION, GROUP
 
 STEER, BRAKE, CREATOR, CHANGES = NAMES = ("steer", "brake", "creator", "changes")
@@ -57,7 +56,7 @@ def policy_and_binding(installation: Installation, definition: str, version: str
         unstamped=_quoted(unstamped),
         stamp=" ".join(stamp.split()),
     )
-    return tuple({**content, "apiVersion": f"{ADMISSION}/{version}"} for content in yaml.safe_load_all(text))
+    return tuple({**content, "apiVersion": f"{ADMISSION}/{version}"} for content in documents(text))
 
 
 def webhook(installation: Installation, definition: str, client: dict[str, Any]) -> dict[str, Any]:

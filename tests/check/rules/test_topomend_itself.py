@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import INSTALL, objects
 from tests.builders import node_state
 from tests.check.cluster import NOW, codes, facts_of, findings, node_object, published
@@ -22,10 +21,11 @@ from topomend.check.installed_objects import (
     read_policies,
 )
 from topomend.check.shipped import Names, Shipped
+from topomend.runtime.manifests import documents
 
 Object = dict[str, Any]
 
-SHIPPED = Shipped(yaml.safe_load_all(INSTALL.read_text()))
+SHIPPED = Shipped(documents(INSTALL.read_text()))
 MANIFESTS = {(item["kind"], item["metadata"]["name"]): item for item in objects()}
 
 

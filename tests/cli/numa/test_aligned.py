@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 from tests.live.conftest import Agents, wait_until_published
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import PODS, Client, connect
+from topomend.runtime.manifests import documents
 from topomend.sandbox import Sandbox
 
 pytestmark = pytest.mark.cluster
@@ -191,7 +191,7 @@ def test_every_verb_answers_in_every_format_with_the_fields_that_are_documented(
         if output == "json":
             assert_documented(verb, json.loads(result.stdout))
         if output == "yaml":
-            assert list(yaml.safe_load_all(result.stdout))
+            assert documents(result.stdout)
 
 
 def assert_documented(verb: str, document: dict[str, Any]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.output.formats import Printer, Row, document_text
+from topomend.runtime.manifests import documents
 
 HEADING = ("NAME", "STATE")
 
@@ -56,7 +56,7 @@ def test_programs_get_one_document_and_then_one_for_each_change(capsys: pytest.C
         then = then[end:]
     assert records == [{"name": "a", "state": "down"}, {"name": "b", "state": "up"}]
     text = "".join(printed("yaml", capsys, *batches))
-    assert [*yaml.safe_load_all(text)] == [{"items": [{"name": "a", "state": "up"}]}, *records]
+    assert [*documents(text)] == [{"items": [{"name": "a", "state": "up"}]}, *records]
 
 
 @pytest.mark.parametrize("text", ["018000", "0108e0", "1e3", "0o17", "0x1f", "12", "a", "0000:00:1f.2"])

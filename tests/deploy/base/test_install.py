@@ -11,6 +11,7 @@ from tests.deploy.api import API, path_of
 from tests.waiting import eventually
 
 import topomend
+from topomend.runtime.manifests import documents
 from topomend.sandbox import Sandbox
 from topomend.sandbox.releases.build import ensure_binary
 
@@ -41,8 +42,8 @@ def test_the_one_file_is_in_step_with_the_manifests() -> None:
 
 @pytest.mark.cluster  # needs the sandbox's kubectl
 def test_kustomize_collects_the_same_objects_and_workloads_last() -> None:
-    built = {key(item): item for item in yaml.safe_load_all(kubectl("kustomize", str(DEPLOY)))}
-    assert built == {key(item): item for item in yaml.safe_load_all(INSTALL.read_text())}
+    built = {key(item): item for item in documents(kubectl("kustomize", str(DEPLOY)))}
+    assert built == {key(item): item for item in documents(INSTALL.read_text())}
     kinds = [item["kind"] for item in built.values()]
     assert kinds[-3:] == ["DaemonSet", "Deployment", "PodDisruptionBudget"]
 

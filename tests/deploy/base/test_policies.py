@@ -5,7 +5,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY, objects
 from tests.clusters import policies
 from tests.deploy.api import API, Answer, have_default_account
@@ -16,6 +15,7 @@ from topomend.decide.eligibility import REASONS
 from topomend.model.narrowing import Narrowing
 from topomend.relaunch import manifest
 from topomend.replay import errors
+from topomend.runtime.manifests import documents
 from topomend.wire import group
 from topomend.wire.pods.scheduling import read_watched_pod
 from topomend.wire.relaunch_record import manifest_status, read_relaunch
@@ -499,7 +499,7 @@ def test_the_operator_changes_nothing_at_all_of_a_pod_that_is_no_business_of_its
 
 
 def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology() -> None:
-    policy = next(yaml.safe_load_all((DEPLOY / "base" / "operator-policy.yaml").read_text()))
+    policy = documents((DEPLOY / "base" / "operator-policy.yaml").read_text())[0]
     refused = next(variable for variable in policy["spec"]["variables"] if variable["name"] == "refused")["expression"]
     for reason in (
         *REASONS,

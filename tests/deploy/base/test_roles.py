@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, path_of
 from tests.deploy.rights import may
 from tests.waiting import eventually
+
+from topomend.runtime.manifests import documents
 
 pytestmark = pytest.mark.cluster  # asks a real API server's authorizer, a few hundred times
 
@@ -152,7 +153,7 @@ def test_an_account_may_do_what_it_needs_and_nothing_else(
 
 
 def test_the_component_claims_lets_the_operator_read_what_it_needs_of_claims_and_nothing_else(admin: API) -> None:
-    items = list(yaml.safe_load_all((DEPLOY / "components" / "claims" / "role.yaml").read_text()))
+    items = documents((DEPLOY / "components" / "claims" / "role.yaml").read_text())
     for item in items:
         assert admin.apply(path_of(item), item).allowed
     added = {

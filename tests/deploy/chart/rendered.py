@@ -8,6 +8,7 @@ from deploy.helm.chart import CHART
 from tools.chart.programs import run
 
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.runtime.manifests import documents
 
 Object: TypeAlias = dict[str, Any]
 
@@ -41,7 +42,7 @@ def rendered(*arguments: str, helm: str = "helm4", hooks: bool = False, **values
     """The objects that helm renders with these values; without ``hooks`` those that an installation keeps."""
     options = () if hooks else ("--no-hooks",)
     text = template(*arguments, *options, helm=helm, values=values)
-    return [item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item]
+    return [item for item in documents(text) if item]
 
 
 def key(item: Object) -> tuple[str, str, str, str]:

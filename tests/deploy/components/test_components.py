@@ -11,6 +11,8 @@ from deploy.manifests import DEPLOY, ROOT, objects
 from tests.deploy.api import API, path_of
 from tests.deploy.base.test_install import kubectl
 
+from topomend.runtime.manifests import documents
+
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl
 
 COMPONENTS = sorted(path.name for path in (DEPLOY / "components").iterdir())
@@ -31,7 +33,7 @@ def built(folder: Path, *components: str, **more: Any) -> list[dict[str, Any]]:
         **more,
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return list(yaml.safe_load_all(kubectl("kustomize", str(folder))))
+    return documents(kubectl("kustomize", str(folder)))
 
 
 def pod_of(items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def test_a_component_keeps_what_the_base_asks_and_mounts_folders_alone(tmp_path:
 
 @pytest.mark.parametrize("overlay", sorted(path.name for path in (DEPLOY / "overlays").iterdir()))
 def test_an_overlay_is_the_base_and_the_component_of_its_name(tmp_path: Path, overlay: str) -> None:
-    made = list(yaml.safe_load_all(kubectl("kustomize", str(DEPLOY / "overlays" / overlay))))
+    made = documents(kubectl("kustomize", str(DEPLOY / "overlays" / overlay)))
     assert made == built(tmp_path, overlay)
 
 

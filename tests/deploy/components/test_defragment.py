@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, path_of
 from tests.deploy.base.test_renamed import HOME, OPERATOR, PREFIX, renamed
 from tests.deploy.components.test_components import built
 from tests.waiting import eventually
+
+from topomend.runtime.manifests import documents
 
 pytestmark = pytest.mark.cluster
 
@@ -19,7 +20,7 @@ LISTED = ("/apis/apps/v1/replicasets", "/apis/apps/v1/statefulsets", "/apis/poli
 @pytest.fixture(scope="module")
 def component(admin: API) -> Iterator[None]:
     """The role, in force."""
-    items = list(yaml.safe_load_all((DEPLOY / "components" / "defragment" / "role.yaml").read_text()))
+    items = documents((DEPLOY / "components" / "defragment" / "role.yaml").read_text())
     for item in items:
         answer = admin.apply(path_of(item), item)
         assert answer.allowed, answer.message

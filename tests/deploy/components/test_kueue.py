@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, path_of
 from tests.deploy.components.test_components import built
 from tests.waiting import eventually
 from verify.kueue.kueue import kinds
 
+from topomend.runtime.manifests import documents
 from topomend.wire.queued_workload import API_VERSION, CONTROLLER
 
 pytestmark = pytest.mark.cluster  # a real API server decides
@@ -25,7 +25,7 @@ READ = ("admissionchecks", "resourceflavors", "workloads")
 def in_force(admin: API, operator: API) -> Iterator[None]:
     """Kueue's kinds that are read, an object of each that is written, and the component's role."""
     definitions = [kind for kind in kinds() if kind["spec"]["names"]["plural"] in READ]
-    role = list(yaml.safe_load_all((DEPLOY / "components" / "kueue" / "role.yaml").read_text()))
+    role = documents((DEPLOY / "components" / "kueue" / "role.yaml").read_text())
     for item in (*definitions, *role):
         assert admin.apply(path_of(item), item).allowed
     check = {"apiVersion": API_VERSION, "kind": "AdmissionCheck", "spec": {"controllerName": CONTROLLER}}

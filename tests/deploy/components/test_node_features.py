@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY
 from tests.deploy.api import API, Answer, path_of
 from tests.waiting import eventually
 from verify.nfd.programs import kinds
 
 from topomend.model.nodes.node_features import NodeFeatures
+from topomend.runtime.manifests import documents
 from topomend.wire.published.node_feature import NODE_NAME, node_feature
 
 pytestmark = pytest.mark.cluster  # a real API server decides
@@ -34,7 +34,7 @@ def named(name: str, node: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def agent(admin: API, agent_on: Callable[[str], API]) -> Iterator[API]:
     """That of the node nfd-1, with NFD's kinds and the component's role, noticed by the API server."""
-    items = [*kinds(), *yaml.safe_load_all((COMPONENT / "role.yaml").read_text())]
+    items = [*kinds(), *documents((COMPONENT / "role.yaml").read_text())]
     for item in items:
         assert admin.apply(path_of(item), item).allowed
     agent = agent_on("nfd-1")

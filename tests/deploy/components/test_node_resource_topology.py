@@ -11,6 +11,7 @@ from tests.deploy.base.test_install import kubectl
 from tests.deploy.conftest import token_of
 from tests.waiting import eventually
 
+from topomend.runtime.manifests import documents
 from topomend.sandbox import Sandbox
 
 pytestmark = pytest.mark.cluster  # a real API server decides
@@ -82,7 +83,7 @@ def test_a_token_that_names_no_node_writes_nothing(installed: API) -> None:
 def test_the_overlay_is_accepted_and_adds_one_flag(installed: API, cluster: Sandbox) -> None:
     del installed
     made = kubectl("kustomize", str(OVERLAY), kubeconfig=cluster.kubeconfig)
-    agent = next(content for content in yaml.safe_load_all(made) if content["kind"] == "DaemonSet")
+    agent = next(content for content in documents(made) if content["kind"] == "DaemonSet")
     base = yaml.safe_load((DEPLOY / "base" / "agent.yaml").read_text())
     args = [content["spec"]["template"]["spec"]["containers"][0]["args"] for content in (base, agent)]
     assert args[1] == [*args[0], "--node-resource-topology"]

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from deploy.manifests import DEPLOY, ROOT
 from tests.deploy.api import API, path_of
 from tests.deploy.base.test_renamed import HOME, OPERATOR, PREFIX, renamed
 from tests.deploy.components.test_components import built
 from tests.waiting import eventually
 
+from topomend.runtime.manifests import documents
 from topomend.wire.group import STARTUP_TAINTS
 
 pytestmark = pytest.mark.cluster
@@ -26,7 +26,7 @@ OTHER = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoSchedule"}
 def component(admin: API) -> Iterator[None]:
     """The role and the policy, in force."""
     folder = DEPLOY / "components" / "startup-taint"
-    items = [item for name in ("policy.yaml", "role.yaml") for item in yaml.safe_load_all((folder / name).read_text())]
+    items = [item for name in ("policy.yaml", "role.yaml") for item in documents((folder / name).read_text())]
     for item in items:
         answer = admin.apply(path_of(item), item)
         assert answer.allowed, answer.message

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from topomend.cli.main import main
+from topomend.runtime.manifests import documents
 from topomend.sandbox.installed.installation import (
     AGENT_HOST,
     HOST_PROBES,
@@ -33,7 +33,7 @@ def container(workload: Mapping[str, Any]) -> Any:
 
 
 def test_every_probe_reaches_a_program_and_all_else_stays() -> None:
-    before, after = named(yaml.safe_load_all(TEXT)), named(adapted(TEXT))
+    before, after = named(documents(TEXT)), named(adapted(TEXT))
     assert before.keys() == after.keys()
     changed = {key for key in before if before[key] != after[key]}
     assert changed == {
@@ -81,9 +81,9 @@ def test_nobody_waits_for_an_operator_that_observes_to_gate_new_pods() -> None:
 
 def test_what_is_kept_conflicts_with_no_field_of_the_manifests() -> None:
     """A field of two managers with two values would fail the user's next kubectl apply."""
-    documents = named(yaml.safe_load_all(TEXT))
+    shipped = named(documents(TEXT))
     for part in kept().values():
-        document = documents[part["kind"], part["metadata"]["name"]]
+        document = shipped[part["kind"], part["metadata"]["name"]]
         if part["kind"] == "Namespace":
             assert not HOST_PROBES.keys() & document["metadata"]["labels"].keys()
             continue

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from topomend.reconcile.settings import OBSERVE
-from topomend.runtime.manifests import install_yaml
+from topomend.runtime.manifests import documents, install_yaml
 from topomend.sandbox import layout
 from topomend.sandbox.api import API
 from topomend.sandbox.control_plane import HOST
@@ -122,8 +120,8 @@ def adapted(text: str, mode: str = "") -> Sequence[Mapping[str, Any]]:
     The probes reach the sandbox's programs at once, and no pod mounts a token. One operator runs, so its Deployment has
     one replica. ``mode`` is the operator's ``--mode``, that of the manifests if empty.
     """
-    documents = [document for document in yaml.safe_load_all(text) if document]
-    for document in documents:
+    items = [document for document in documents(text) if document]
+    for document in items:
         if document["kind"] == "Namespace":
             document["metadata"]["labels"].update(HOST_PROBES)
         if document["kind"] in ("Deployment", "DaemonSet"):
@@ -135,7 +133,7 @@ def adapted(text: str, mode: str = "") -> Sequence[Mapping[str, Any]]:
             document["spec"]["replicas"] = 1
             if mode:
                 container["env"].append({"name": "TOPOMEND_MODE", "value": mode})
-    return documents
+    return items
 
 
 def _probe_program(container: dict[str, Any], host: str) -> None:

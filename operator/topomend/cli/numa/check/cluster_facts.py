@@ -12,8 +12,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-import yaml
-
 from topomend import __version__
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
@@ -54,7 +52,7 @@ from topomend.model.devices.claimed_device import CPU_DRIVER
 from topomend.model.pods.running_pod import RunningPod
 from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.runtime.leader_election import NAME, RENEW_SECONDS, RETRY_SECONDS
-from topomend.runtime.manifests import install_yaml
+from topomend.runtime.manifests import documents, install_yaml
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import API_VERSION, BRAKE, BRAKE_NAME, FIT_GATE, RELAUNCH_GATE, STEERING, STEERING_NAME
 from topomend.wire.node import read_node
@@ -360,8 +358,7 @@ def _words(error: Exception) -> str:
 
 def manifests() -> list[Any]:
     """The objects of the manifests of this version."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return list(yaml.load_all(install_yaml().read_text(), Loader=loader))
+    return documents(install_yaml().read_text())
 
 
 def _schema_of(schemas: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
