@@ -3,14 +3,12 @@
 They are not part of the project; the test runs if they are stored beside it.
 """
 
-import tarfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.builders import node_state
 from tests.check.cluster import codes, facts_of, node_object, published
-from verify.oracle.random_cases.recorded import RECORDED
+from verify.oracle.random_cases.recorded import RECORDED, unpacked
 
 from topomend.discover.host import read_host
 from topomend.model.machine import Machine
@@ -43,9 +41,6 @@ def careful_state(machine: Machine) -> NodeState:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_machine_with_careful_settings_raises_no_false_alarm(name: str, tmp_path: Path) -> None:
-    with tarfile.open(RECORDED[name]) as recorded:
-        recorded.extractall(tmp_path, filter="data")
-    (root,) = tmp_path.iterdir()
-    state = careful_state(read_host(root).machine)
+def test_a_recorded_machine_with_careful_settings_raises_no_false_alarm(name: str) -> None:
+    state = careful_state(read_host(unpacked(name)).machine)
     assert set(codes(facts_of([node_object(state)], [published(state)]), "TM2")) == TRUE_ALARMS.get(name, set())

@@ -32,7 +32,7 @@ from topomend.wire.pods.pod import read_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
-PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "120"))
+PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "60"))
 
 ALPHA = {"CPUManagerPolicyAlphaOptions": True}
 

@@ -1,14 +1,12 @@
 """The cases are at the limits that a node's policies decide, fit its totals, and are there for every machine."""
 
-import tarfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.builders import guaranteed_pod, node_state, pod, running
 from tests.check.test_recorded_machines import careful_state
 from tests.selftest.seen import OWN, choice_of, node_of, predicted
-from verify.oracle.random_cases.recorded import RECORDED
+from verify.oracle.random_cases.recorded import RECORDED, unpacked
 
 from topomend.discover.host import read_host
 from topomend.model.nodes.node_state import NodeState
@@ -116,12 +114,9 @@ def test_a_full_node_has_no_case() -> None:
 @pytest.mark.skipif(not RECORDED, reason="no recorded machines beside the project (../shared/data/hwloc)")
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_recorded_machine_has_cases_of_different_names_that_fit_and_can_be_predicted(
-    name: str, tmp_path: Path
+    name: str,
 ) -> None:
-    with tarfile.open(RECORDED[name]) as recorded:
-        recorded.extractall(tmp_path, filter="data")
-    (root,) = tmp_path.iterdir()
-    state = careful_state(read_host(root).machine)
+    state = careful_state(read_host(unpacked(name)).machine)
     node = node_of(state)
     if not node.allocatable["memory"]:  # of some machines nobody recorded it
         node = replace(node, allocatable={**node.allocatable, "memory": 1 << 50})

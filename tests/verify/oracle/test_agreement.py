@@ -22,7 +22,7 @@ from verify.oracle.merging import Merging
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.gates import NEXT
 
-CASES = int(os.environ.get("CASES", "2500"))
+CASES = int(os.environ.get("CASES", "1500"))
 
 ENOUGH = 30_000
 """So many random cases exercise every rule of ``rules``: one in 3,000 reaches the rarest."""

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-CASES = int(os.environ.get("FIT_CASES", "1500"))
+CASES = int(os.environ.get("FIT_CASES", "1000"))
 SEED = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
 REACHED = ("OutOfcpu", "OutOfmemory", "OutOfpods", "NodeAffinity", "TaintToleration", "TopologyAffinityError")
 

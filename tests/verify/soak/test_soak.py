@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from verify.soak.soak import soak
 
-KILLS = 20
+KILLS = 10
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(900)
-def test_twenty_kills_lose_no_pod_and_double_none(tmp_path: Path) -> None:
+def test_ten_kills_lose_no_pod_and_double_none(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     report = soak(KILLS, seed, tmp_path)

@@ -3,6 +3,7 @@
 They are not part of the project and are used if they are next to it.
 """
 
+import hashlib
 import tarfile
 import tempfile
 from pathlib import Path
@@ -12,6 +13,8 @@ from verify.oracle.kubelet_oracle import Case
 from topomend.discover.host import read_host
 from topomend.model.bitmask import members
 from topomend.model.machine import Core, Machine, NUMANode
+from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.releases.build import locked
 
 FOLDER = Path(__file__).parents[4] / "shared" / "data" / "hwloc"
 
@@ -19,13 +22,29 @@ RECORDED = {path.name.removesuffix(".tar.bz2"): path for path in sorted(FOLDER.g
 """Each recorded machine's archive by name; none if the folder is missing."""
 
 
+def unpacked(name: str) -> Path:
+    """The folder of one of RECORDED, which nobody may change: it is unpacked once, into the cache of this user.
+
+    A machine has thousands of files, which take longer to unpack and to remove than to read.
+    """
+    archive = RECORDED[name]
+    folder = cache_folder() / "recorded" / f"{name}-{hashlib.sha256(archive.read_bytes()).hexdigest()[:24]}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_name(f"{folder.name}.lock"), lambda: None):
+        if not folder.exists():
+            with (
+                tempfile.TemporaryDirectory(dir=folder.parent) as partial,
+                tarfile.open(archive) as packed,
+            ):
+                packed.extractall(partial, filter="data")
+                (root,) = Path(partial).iterdir()
+                root.rename(folder)
+    return folder
+
+
 def recorded_machine(name: str) -> Case:
     """One of RECORDED."""
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(RECORDED[name]) as recorded:
-            recorded.extractall(folder, filter="data")
-        (root,) = Path(folder).iterdir()
-        return case_machine(read_host(root).machine)
+    return case_machine(read_host(unpacked(name)).machine)
 
 
 def case_machine(machine: Machine) -> Case:

@@ -16,7 +16,7 @@ from verify.oracle.kubelet_oracle import KubeletOracle
 from verify.oracle.random_cases.generate import random_case
 from verify.oracle.random_cases.recorded import RECORDED, recorded_machine
 
-CASES = 30
+CASES = 12
 """For each machine; ``make oracle`` tries more, night after night."""
 
 pytestmark = pytest.mark.skipif(not RECORDED, reason="no recorded machines beside the project (../shared/data/hwloc)")
