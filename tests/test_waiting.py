@@ -38,7 +38,7 @@ def test_the_first_true_answer_is_returned() -> None:
 
 
 def test_looks_become_fewer_as_a_wait_lasts() -> None:
-    assert [_until_next_look(waited) for waited in (0.0, 1.0, 2.0, 4.0, 100.0)] == [0.05, 0.05, 0.1, 0.2, 0.2]
+    assert [_until_next_look(waited) for waited in (0.0, 1.0, 2.0, 4.0, 100.0)] == [0.05, 0.1, 0.2, 0.3, 0.3]
 
 
 def test_an_api_that_does_not_answer_yet_is_waited_for_and_named_at_the_end() -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from topomend.kube.errors import APIError
 
 POLL_SECONDS = 0.05
-LONGEST_POLL_SECONDS, POLLED_PART = 0.2, 0.05
+LONGEST_POLL_SECONDS, POLLED_PART = 0.3, 0.1
 """Whoever has waited long looks less often, up to these seconds, and learns at most this part of the wait too late: the
 looks of all tests are a third of the processor time that tests and API servers take."""
 LOOK_SECONDS, LONGEST_STALL_SECONDS = 1.0, 30.0

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from deploy.editor_schemas import SCHEMAS, schemas
 from deploy.manifests import ROOT
-from jsonschema import Draft7Validator, FormatChecker  # type: ignore[import-untyped]
 from tests.builders import node_state, node_topology_object
 from tests.deploy.random_state import monster, random_claims, random_conditions, random_state, random_summary
 from tools.chart import programs as chart
@@ -33,6 +32,9 @@ def schema_of(kind: str) -> Any:
 
 
 def errors(content: dict[str, Any]) -> list[str]:
+    # It builds 38 parsers, in each process that collects tests.
+    from jsonschema import Draft7Validator, FormatChecker  # type: ignore[import-untyped]  # noqa: PLC0415
+
     validator = Draft7Validator(schema_of(content["kind"]), format_checker=FormatChecker())
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(content)]
 
@@ -89,6 +91,8 @@ def test_the_schemas_are_those_of_the_kinds_of_today() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_schema_is_valid_and_uses_no_word_that_openapi_has_alone(kind: str) -> None:
     schema = schema_of(kind)
+    from jsonschema import Draft7Validator  # noqa: PLC0415  slow to import
+
     Draft7Validator.check_schema(schema)
     assert words_of(schema) <= WORDS
 

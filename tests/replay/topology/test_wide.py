@@ -26,7 +26,7 @@ def length(nodes: int, width: int) -> int:
     return sum(comb(nodes, count) for count in range(width, nodes + 1))
 
 
-@pytest.mark.parametrize("nodes", [8, 12, 16, 17, 18, 24, 40])
+@pytest.mark.parametrize("nodes", [8, 12, 16, 17, 18, 24, pytest.param(40, marks=pytest.mark.night)])
 @pytest.mark.parametrize("lists", [2, 3, 4])
 def test_replay_answers_where_the_kubelet_does_within_an_hour_and_nowhere_else(nodes: int, lists: int) -> None:
     answered = 0
