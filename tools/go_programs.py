@@ -13,7 +13,8 @@ from pathlib import Path
 
 from topomend.sandbox.layout import cache_folder
 from topomend.sandbox.releases.build import cache_key, locked
-from topomend.sandbox.releases.toolchain import ENVIRONMENT, find_go, run_go
+from topomend.sandbox.releases.toolchain import environment as of_builds
+from topomend.sandbox.releases.toolchain import find_go, run_go
 
 
 class NotBuilt(RuntimeError):
@@ -52,7 +53,7 @@ class GoPrograms:
 def go(folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
     """What ``go`` prints in the folder of a module. Raises NotBuilt, SandboxUnavailable."""
     found = find_go(_minimum(folder), _say)
-    done = run_go(found, folder, {**os.environ, **ENVIRONMENT, **environment}, *arguments)
+    done = run_go(found, folder, {**os.environ, **of_builds(), **environment}, *arguments)
     if done.returncode:
         raise NotBuilt(f"go {arguments[0]} failed in {folder}: {(done.stderr or done.stdout).strip()[-2000:]}")
     return done.stdout

@@ -20,7 +20,7 @@ from topomend.kube.client import Client, Resource
 from topomend.kube.errors import APIError
 from topomend.sandbox.layout import cache_folder
 from topomend.sandbox.releases.build import locked
-from topomend.sandbox.releases.toolchain import ENVIRONMENT, find_go, run_go
+from topomend.sandbox.releases.toolchain import environment, find_go, run_go
 
 MODULE, VERSION = "sigs.k8s.io/karpenter", "v1.14.0"
 """The newest release that Go 1.26.8 builds."""
@@ -55,7 +55,7 @@ def build() -> Path:
 
 
 def _go(folder: Path, *arguments: str) -> str:
-    done = run_go(find_go(MINIMUM_GO, _say), folder, {**os.environ, **ENVIRONMENT}, *arguments)
+    done = run_go(find_go(MINIMUM_GO, _say), folder, {**os.environ, **environment()}, *arguments)
     if done.returncode:
         raise Unavailable(f"go {arguments[0]} failed in {folder}: {done.stderr.strip()[-2000:]}")
     return done.stdout

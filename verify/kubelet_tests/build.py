@@ -90,7 +90,7 @@ def _binary(folder: Path, package: str) -> Path:
 
 
 def _run(go: Path, folder: Path, needed: Mapping[str, str], *arguments: str) -> str:
-    environment = {**os.environ, **toolchain.ENVIRONMENT, **needed, "GOFLAGS": "-mod=mod -buildvcs=false"}
+    environment = {**os.environ, **toolchain.environment(), **needed, "GOFLAGS": "-mod=mod -buildvcs=false"}
     done = toolchain.run_go(go, folder, environment, *arguments)
     if done.returncode:
         raise NotBuilt(f"go {arguments[0]} failed in {folder}: {(done.stderr or done.stdout).strip()[-3000:]}")

@@ -96,7 +96,7 @@ def run_module(folder: Path) -> str:
 
 
 def _run(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
-    done = toolchain.run_go(go, folder, {**os.environ, **toolchain.ENVIRONMENT, **environment}, *arguments)
+    done = toolchain.run_go(go, folder, {**os.environ, **toolchain.environment(), **environment}, *arguments)
     if done.returncode:
         raise OracleNotBuilt(f"go {arguments[0]} failed in {folder}: {done.stderr.strip()[-2000:]}")
     return done.stdout

@@ -133,7 +133,7 @@ class _Build:
         self._least_go = re.search(r"^go (\S+)$", read_sources()["go.mod"].decode(), re.MULTILINE)[1]  # type: ignore[index]
         self._go = toolchain.find_go(self._least_go, on_progress)
         self._sources = folder / "source"
-        self._environment = {**os.environ, **toolchain.ENVIRONMENT}
+        self._environment = {**os.environ, **toolchain.environment()}
         self._environment |= {"GOFLAGS": "-mod=readonly"} if self._is_default else go_modules.ENVIRONMENT
         if "HOME" not in self._environment or not os.access(self._environment["HOME"], os.W_OK):
             self._environment |= {"GOPATH": str(cache_folder() / "go"), "GOCACHE": str(cache_folder() / "go-build")}

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import psutil
+
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.sandbox.layout import cache_folder
 
@@ -16,6 +18,12 @@ WELL_KNOWN = (Path("/usr/local/go/bin/go"), Path("/usr/lib/go/bin/go"))
 
 ENVIRONMENT = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
 """Of every build: with the toolchain that was found, of the module alone, and without a C compiler."""
+
+FASTER = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
+"""A compiler that collects its garbage less often takes a seventh less time. The linker needs some 2 GiB either way."""
+
+ROOMY = 1 << 30
+"""Bytes of available memory for each CPU, and two more: with less, builds do not take more than they must."""
 
 
 def find_go(least: str, on_progress: Callable[[str], None]) -> Path:
@@ -67,6 +75,12 @@ def go_version(go: Path) -> str | None:
         return None
     matched = re.search(r"go(\d+(?:\.\d+)*)", done.stdout)
     return matched[1] if matched and done.returncode == 0 else None
+
+
+def environment() -> dict[str, str]:
+    """What every build needs in its environment, on this machine as it is now."""
+    is_roomy = psutil.virtual_memory().available >= ROOMY * ((os.cpu_count() or 1) + 2)
+    return ENVIRONMENT | (FASTER if is_roomy else {})
 
 
 def run_go(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
