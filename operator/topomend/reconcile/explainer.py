@@ -13,9 +13,10 @@ from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import Change, MismatchDetected
 from topomend.cache.entries import Refusal
 from topomend.decide import plan as plans
-from topomend.decide.diagnosis.feasibility import Diagnosis, kind_of
+from topomend.decide.diagnosis.feasibility import Diagnosis
 from topomend.decide.diagnosis.infeasible import devices_not_back, is_infeasible, misses, words_of
 from topomend.decide.diagnosis.near_miss import closest, closest_words
+from topomend.decide.diagnosis.node_status import kind_of
 from topomend.decide.diagnosis.totals import Requests
 from topomend.kube.errors import APIError
 from topomend.model.pods.scheduling import WatchedPod

@@ -9,7 +9,7 @@ from tests.builders import gated_pod, guaranteed_pod, node, node_state
 from topomend.cache import changes
 from topomend.cache.entries import PodCounted
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.diagnosis.feasibility import kind_of
+from topomend.decide.diagnosis.node_status import kind_of
 from topomend.model.pods.scheduling import Placement
 from topomend.reconcile.gated import unschedulable_pods
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods

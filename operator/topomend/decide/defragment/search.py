@@ -12,7 +12,7 @@ and the evictions to whoever carries them out, one after another: each pod has i
 If it got another one than was told, the moves after it are to be looked for again.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -361,7 +361,7 @@ class _Search:
 
 def _affordable(candidates: Iterable[tuple[Movable, Pool]], nodes: int) -> Iterator[tuple[Movable, Pool]]:
     """Those of them, the first before others, that it is MOST_WORK to look at. About each kind all nodes are asked."""
-    left, kinds = MOST_WORK, set[Hashable]()
+    left, kinds = MOST_WORK, set[PodShape]()
     for pod, pool in candidates:
         kind = kind_of(pod.pod, pod.placement)
         is_new = kind not in kinds

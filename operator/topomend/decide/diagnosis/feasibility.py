@@ -37,7 +37,6 @@ from topomend.model.relaunch_record import NodeVerdict
 from topomend.replay.admission import admit, may_allocate
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR
-from topomend.replay.fast_path.admission import PodShape
 
 _DISTRUSTED = (JUST_REFUSED, BACKING_OFF, MISMATCHED, VACATED)
 """The answers for a node whose kubelet refused what replay admits, or may do so; and for one to which a pod is not to
@@ -193,11 +192,6 @@ def _own_answers(
     if rejected_by and (refused := just_refused(snapshot.publications.get(rejected_by.node), rejected_by)):
         own[refused.node] = refused
     return {name: status for name, status in (own | dict(excluded_nodes)).items() if name in snapshot.nodes}
-
-
-def kind_of(pod: Pod, placement: Placement) -> PodShape:
-    """What all pods have in common to which every node answers alike, but for one that holds something already."""
-    return question_about(pod, placement).kind
 
 
 def any_node_admits(

@@ -4,7 +4,7 @@ Owns the answer's type and the question. Leaves the filters, the rules of admiss
 ``filters``, ``replay`` and ``scoring``, and all nodes together, with the memory of their answers, to ``survey``.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topomend.alignment.requested import admission_of, aligned_numa_nodes, is_aligned
@@ -109,19 +109,18 @@ class Question:
 def question_about(pod: Pod, placement: Placement, effort: Effort = UNLIMITED) -> Question:
     """The question whether a node admits this pod; its answers keep to ``effort``."""
     fit = admission_of(pod, effort)
-    return Question(fit, placement, requests_of(pod), shape_of((fit.shape, _rest_of(pod, placement))))
+    return Question(fit, placement, requests_of(pod), _kind(fit.shape, pod, placement))
 
 
-def kind_of(pod: Pod, placement: Placement) -> Hashable:
-    """What is equal for pods whose questions are of one kind: these are told apart only while few others are asked."""
-    return content_of(pod), _rest_of(pod, placement)
+def kind_of(pod: Pod, placement: Placement) -> PodShape:
+    """What all pods have in common to which every node answers alike, but for one that holds something already."""
+    return _kind(shape_of(content_of(pod)), pod, placement)
 
 
-def _rest_of(pod: Pod, placement: Placement) -> Hashable:
-    """What an answer depends on beside what a kubelet is asked."""
+def _kind(shape: PodShape, pod: Pod, placement: Placement) -> PodShape:
     selector = tuple(sorted(placement.node_selector.items()))
     totals = tuple(pod.overhead.items()), tuple(pod.claimed.items())
-    return totals, selector, placement.terms, placement.volumes, placement.tolerations
+    return shape_of((shape, totals, selector, placement.terms, placement.volumes, placement.tolerations))
 
 
 def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from topomend.cache.snapshot import Publication, Snapshot, replaced, topology_changed
-from topomend.decide.diagnosis.feasibility import any_node_admits, kind_of
+from topomend.decide.diagnosis.feasibility import any_node_admits
+from topomend.decide.diagnosis.node_status import kind_of
 from topomend.model.nodes.node import Node
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.nodes.replay_shares import new_shares, record_overspent

@@ -7,7 +7,8 @@ amounts. Everything else goes to ``admit``.
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import NamedTuple, NewType
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.model.bitmask import NUMAMask
@@ -110,16 +111,14 @@ class FastAdmission:
         return _NodeCheck(node, kubelet, free_capacity_of(node), self._need)
 
 
-class PodShape:
-    """All pods with the same containers and resources, whatever their names. Compared by identity, which is fast."""
-
-    __slots__ = ()
+PodShape = NewType("PodShape", bytes)
+"""Of all pods with the same containers and resources, whatever their names: a digest, quick to compare and small."""
 
 
-@lru_cache(maxsize=1024)
-def shape_of(_: Hashable) -> PodShape:
-    """The shape of all pods with this content. A search for moves asks about many more than a turn of the queue."""
-    return PodShape()
+@lru_cache(maxsize=256)
+def shape_of(content: Hashable) -> PodShape:
+    """The shape of all pods with this content, whose ``repr`` has all of it."""
+    return PodShape(blake2b(repr(content).encode(), digest_size=16).digest())
 
 
 def content_of(pod: Pod) -> Hashable:
