@@ -16,17 +16,10 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.kube.client import DAEMON_SETS, PODS, Client, Resource
 from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
-from topomend.model.pods.pod import requests_of
 from topomend.model.pods.scheduling import Placement, PodGroup
-from topomend.reconcile.gated.preemption import (
-    KEPT_SECONDS,
-    NEXT_SECONDS,
-    RESTS,
-    SOON_SECONDS,
-    STUCK_SECONDS,
-    Preemptor,
-    _read,
-)
+from topomend.reconcile.gated.evictions import KEPT_SECONDS
+from topomend.reconcile.gated.preemption import NEXT_SECONDS, RESTS, SOON_SECONDS
+from topomend.reconcile.gated.running_pods import STUCK_SECONDS, RunningPods
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.relaunch import pod_requests
 from topomend.wire.group import RELAUNCH_ANNOTATION
@@ -358,7 +351,7 @@ def test_a_victim_that_does_not_leave_makes_the_pod_wait_no_longer_than_its_grac
 ) -> None:
     first, second = (watched(waiting.cluster, name) for name in ("fill-0", "fill-1"))
     listed = [replace(first, deleting=True, grace_seconds=60), second]
-    monkeypatch.setattr(Preemptor, "_running_on", lambda _, node: listed if node == NODE_B else [])
+    monkeypatch.setattr(RunningPods, "_on", lambda _, node: listed if node == NODE_B else [])
     waiting.wait()
     waiting.preemptor.check()
     assert waiting.left() == ["fill-0", "fill-1"], "the first one is about to leave"
@@ -604,14 +597,3 @@ def _protected(cluster: Cluster, name: str) -> Iterator[None]:
             cluster.client.delete(resource, "protects", uid=content["metadata"]["uid"])
         # The API server acts by it for a while, and other tests evict pods of this name.
         eventually("the policy to be out of force", lambda: not is_in_force())
-
-
-def test_of_a_running_pod_neither_its_rules_about_nodes_nor_each_container_are_kept() -> None:
-    terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 1_000}]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    spec = {"overhead": {"cpu": "1"}, "affinity": {"nodeAffinity": required}}
-    large = pod_manifest("large", *["request:cpu=10m"] * 100, node="n", spec=spec, uid="1", namespace="default")
-    (kept,) = _read(large)
-    assert requests_of(kept.pod) == {"cpu": 2_000}
-    assert (len(kept.pod.containers), kept.placement.terms, kept.node_affinity) == (1, None, {})
-    assert (kept.namespace, kept.name, kept.uid, kept.node) == ("default", "large", "1", "n")

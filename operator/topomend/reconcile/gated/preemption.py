@@ -3,19 +3,18 @@
 Where the scheduler's own preemption would free the pod's place, the pod is let go for the scheduler to preempt. Else
 victims leave through the Eviction API, so PodDisruptionBudgets hold, once the API server would let all of them go and
 the place is held. Owns for which pods this is tried, and how often. Leaves the choice of victims to
-``decide/queue/victims``, the place to ``held_places``, and pods that get room two at a time to ``together``. The right
-to evict is a ClusterRole of its own: without it nothing is evicted.
+``decide/queue/victims``, the requests to ``running_pods`` and ``evictions``, the place to ``held_places``, and pods
+that get room two at a time to ``together``. The right to evict is a ClusterRole of its own: without it nothing is
+evicted.
 """
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice, takewhile
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot
@@ -25,28 +24,25 @@ from topomend.decide.eligibility import why_opted_out
 from topomend.decide.queue import victims
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, reserved_numa_nodes
-from topomend.kube.client import PODS, PRIORITY_CLASSES, UNENDED, Client
-from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused
-from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, requests_of
-from topomend.model.pods.scheduling import Placement, WatchedPod
+from topomend.kube.client import PRIORITY_CLASSES, Client
+from topomend.model.pods.pod import requests_of
+from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.gated.budgets import Budgets
+from topomend.reconcile.gated.evictions import Evictions
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.gated.precedence import Precedence, Turn
+from topomend.reconcile.gated.running_pods import RunningPods
 from topomend.reconcile.gated.sweeps import Sweeps
 from topomend.reconcile.gated.together import Together
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
-from topomend.reconcile.object_faults import ObjectFaults, concerns_all
+from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.placement.untried_pods import UntriedPods, may_preempt
 from topomend.reconcile.store import Store
 from topomend.replay.effort import Effort
 from topomend.runtime.backoff import Exponential
 from topomend.runtime.queues.token_bucket import FairTokenBucket
-from topomend.wire.document import MalformedObject
-from topomend.wire.group import UNGATED_NAMESPACES
-from topomend.wire.pods.scheduling import read_watched_pod
 
 PATIENCE_SECONDS = 2.0
 """How long a pod waits first: a place may come free, and new states of nodes take a second to arrive."""
@@ -58,14 +54,8 @@ RESTS = Exponential(30.0, 3600.0)
 """When a pod is tried again: victims take their grace period, and where none help, pods must end first. The rest
 doubles after each attempt that evicted a pod and left this one waiting: whoever took its place may take the next."""
 
-KEPT_SECONDS = 60.0
-"""How long a pod stays whose eviction the API server refused, whatever the reason."""
-
 SLACK_SECONDS = 5.0
 """How much longer than until its next attempt a place is held for a pod: the attempt may hold it again."""
-
-STUCK_SECONDS = 30.0
-"""How long after its grace period a pod that is being deleted counts as one that leaves."""
 
 NEXT_SECONDS = 2.0
 """When a pod is tried again that may have a place already."""
@@ -134,25 +124,26 @@ class Preemptor:
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._limits, self._excluded, self._let_go = limits, excluded, let_go
-        self._is_gated_by_us, self._count, self._untried = is_gated_by_us, count, untried
+        self._count, self._untried = count, untried
         self._reserved, self._clock = reserved, clock
         self._attempting = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
         self._repeating = FairTokenBucket(LISTS_PER_SECOND, LIST_BURST, clock)
-        self._sweeps, self._lists = Sweeps(clock), 0
+        self._sweeps, self._counted = Sweeps(clock), 0
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._attempts: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
-        self._kept: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
-        self._leaving: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
-        self._victims: BoundedDict[str, frozenset[str]] = BoundedDict(MAX_ENTRIES)
         self._waits: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
-        self._lines, self._budgets = QueueLines(), Budgets(client)
+        self._lines = QueueLines()
         self._lowest: tuple[float, int] | None = None
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
         self._places = HeldPlaces(client, store, self._faults, clock)
-        self._precedence = Precedence(store, self._running, clock)
-        self._together = Together(store, self._places, budgeted=self._budgeted, let_go=let_go, clock=clock)
+        self._running = RunningPods(client, self._places, clock)
+        self._precedence = Precedence(store, self._running.of, clock)
+        self._together = Together(store, self._places, budgeted=self._running.budgeted, let_go=let_go, clock=clock)
         self._right = OptionalRight(
             client, _RIGHT, log=_log, without="no pod is evicted for pods of higher priority", clock=clock
+        )
+        self._evictions = Evictions(
+            client, self._right, has_opted_out=self._has_opted_out, is_gated_by_us=is_gated_by_us, clock=clock
         )
 
     def reservations(self) -> Sequence[Reservation]:
@@ -167,7 +158,7 @@ class Preemptor:
         with self._right.used():
             self._places.give_up()
             self._together.check()
-            self._budgets.forget()
+            self._running.forget_budgets()
             self._sweeps.note(self._store.snapshot)
             ends = self._clock() + WORK_SECONDS
             first = self._first_waiting()
@@ -250,13 +241,18 @@ class Preemptor:
         if wait := allowed.take(pod.namespace):
             self._try_again(pod, wait)
             return
-        lists = self._lists + self._budgets.lists
+        lists = self._lists
         full = {status.node for status in diagnosis.rejected if status.is_full}
         try:
-            self._preempt_on(Turn(pod, older, look, self._running(look.nodes)), full)
+            self._preempt_on(Turn(pod, older, look, self._running.of(look.nodes)), full)
         finally:
             if not look.is_first:
-                self._repeating.spend(pod.namespace, max(0, self._lists + self._budgets.lists - lists - 1))
+                self._repeating.spend(pod.namespace, max(0, self._lists - lists - 1))
+
+    @property
+    def _lists(self) -> int:
+        """How many LISTs were made so far."""
+        return self._running.lists + self._evictions.lists + self._counted
 
     def _try_again(self, pod: WatchedPod, seconds: float) -> None:
         self._rests[pod.uid] = self._clock() + seconds
@@ -267,13 +263,6 @@ class Preemptor:
             self._untried.tried(pod)
         waits = self._waits[pod.uid] = self._waits.get(pod.uid, 0) + (not is_short)
         self._try_again(pod, SOON_SECONDS if is_short else WAITS.seconds(waits))
-
-    def _running(self, nodes: Collection[str]) -> victims.Running:
-        """The pods of these nodes; those that are stuck in their deletion count as pods that stay."""
-        by_node = {name: self._running_on(name) for name in nodes}
-        stuck = {other.uid for pods in by_node.values() for other in pods if self._is_stuck(other)}
-        by_node = {name: [_staying(other, stuck) for other in pods] for name, pods in by_node.items()}
-        return victims.Running(by_node, staying=stuck, awaited=self._places.awaited())
 
     def _preempt_on(self, turn: Turn, full: Collection[str]) -> None:
         """Have others make room for the pod on one of these nodes, or look at the next ones after a while.
@@ -288,7 +277,7 @@ class Preemptor:
         if self._leave_to_scheduler(turn, self._where_scheduler_preempts(pod, running)):
             return
         # Replay does not judge on which nodes other rules let it run.
-        if not pod.scheduler_rules and self._evict_for(turn, self._evictable(pod, running)):
+        if not pod.scheduler_rules and self._evict_for(turn, self._evictions.among(pod, running)):
             return
         if self._leave_to_scheduler(turn, self._where_budgets_decide(pod, running)):
             return
@@ -300,15 +289,6 @@ class Preemptor:
             self._try_again(pod, SOON_SECONDS if look.is_first else NEXT_SECONDS)
         else:
             self._wait(pod, is_short=False)
-
-    def _evictable(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
-        """The same pods, and which of them the operator does not evict for the pod."""
-        everybody = [other for pods in running.by_node.values() for other in pods]
-        return replace(
-            running,
-            staying={other.uid for other in everybody if other.uid in running.staying or self._stays(other, pod)},
-            returning={other.uid for other in everybody if other.owner and not self._is_gated_by_us(other)},
-        )
 
     def _leave_to_scheduler(self, turn: Turn, there: victims.Running) -> bool:
         """Let the pod go for kube-scheduler to preempt on these nodes. Returns False without any."""
@@ -370,7 +350,7 @@ class Preemptor:
         """
         doubtful = replace(running, by_node={name: pods for name, pods in running.by_node.items() if name in full})
         for name in self._within_shares(lambda now, effort: victims.where_enough_is_left(now, pod, doubtful, effort)):
-            self._lists += 1
+            self._counted += 1
             self._count(name)
             node = self._store.snapshot.nodes.get(name)
             if node and not lacking_in_total(node, requests_of(pod.pod)):
@@ -394,27 +374,7 @@ class Preemptor:
         return _only(running, names)
 
     def _with_budgets(self, pod: WatchedPod, running: victims.Running, names: Iterable[str]) -> victims.Running:
-        return self._budgeted(pod, _only(running, names))
-
-    def _budgeted(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
-        return replace(running, budgets=self._budgets.of(running.by_node, pod.priority))
-
-    def _stays(self, other: WatchedPod, pod: WatchedPod) -> bool:
-        """Whether ``other`` stays: the cluster needs it, it opted out, nobody may evict it, its controller takes the
-        place back, or it has left for ``pod`` already."""
-        if other.mirror or other.critical or other.namespace in UNGATED_NAMESPACES or _is_of_a_daemon_set(other):
-            return True
-        if self._has_opted_out(other):
-            return True
-        return self._kept.get(other.uid, 0.0) > self._clock() or _workload(other) in self._victims.get(pod.uid, ())
-
-    def _is_stuck(self, other: WatchedPod) -> bool:
-        """Whether the pod should have left, and does not; or is its kubelet's own, which ends with a file alone."""
-        if not other.deleting:
-            return other.mirror
-        now = self._clock()
-        since = self._leaving[other.uid] = self._leaving.get(other.uid, now)
-        return since + other.grace_seconds + STUCK_SECONDS <= now
+        return self._running.budgeted(pod, _only(running, names))
 
     def _choose_victims(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
         return self._within_shares(lambda now, effort: victims.choose_victims(now, pod, running, effort))
@@ -426,8 +386,7 @@ class Preemptor:
             chosen = self._choose_victims(pod, running)
             if chosen is None:
                 return False
-            kept = {victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)}
-            kept = kept or self._beyond_budgets(chosen, pod.priority)
+            kept = self._evictions.kept(chosen, pod.priority)
             if not kept:
                 if not self._comes_later(turn, chosen):
                     self._evict_all(pod, chosen)
@@ -436,18 +395,6 @@ class Preemptor:
                 return True
             running = replace(running, staying={*running.staying, *kept})
         return False  # those that are kept are known the next time
-
-    def _beyond_budgets(self, chosen: victims.Preemption, priority: int) -> set[str]:
-        """One victim of each budget that does not allow all of its victims to leave: each dry run is by itself."""
-        count = Counter(victim.namespace for victim in chosen.victims)
-        several = [victim for victim in chosen.victims if count[victim.namespace] > 1]
-        budgets = Budgets(self._client, of_api_server=True)
-        try:
-            read = budgets.of({chosen.node: several}, priority)
-        finally:
-            self._lists += budgets.lists
-        protected = ((budget, [victim.uid for victim in several if victim.uid in budget.pods]) for budget in read)
-        return {max(uids) for budget, uids in protected if len(uids) > max(1, budget.allowed)}
 
     def _evict_all(self, pod: WatchedPod, chosen: victims.Preemption) -> None:
         """Evict the victims once the place is held. Where one is kept after all, the pod is tried again."""
@@ -461,10 +408,11 @@ class Preemptor:
             self._places.give_up_for(pod)
             self._try_again(pod, NEXT_SECONDS)
             return
-        workloads = frozenset(map(_workload, chosen.victims))
         self._attempts[pod.uid] = attempts
-        self._victims[pod.uid] = self._victims.get(pod.uid, frozenset()) | workloads
-        evicted = list(takewhile(lambda victim: self._needs_room(pod) and self._evict(victim), chosen.victims))
+        self._evictions.remember(pod, chosen.victims)
+        evicted = list(
+            takewhile(lambda victim: self._needs_room(pod) and self._evictions.evict(victim), chosen.victims)
+        )
         for victim in evicted:
             name = f"{victim.namespace}/{victim.name}"
             _log.info("%s was evicted from %s for %s/%s", name, chosen.node, pod.namespace, pod.name)
@@ -487,56 +435,6 @@ class Preemptor:
             lambda now, effort: diagnose(now, pod.pod, pod.placement, None, excluded, surveys=surveys, effort=effort)
         )
 
-    def _evict(self, victim: WatchedPod, *, dry_run: bool = False) -> bool:
-        """Returns whether the victim leaves, or has left; False where the API server keeps it for now.
-
-        A budget keeps it (429), or two of them (500), or somebody else's admission policy (403), or its namespace is
-        being deleted (403), and so on: that concerns this victim alone.
-        """
-        try:
-            self._client.evict(victim.name, victim.namespace, uid=victim.uid, dry_run=dry_run)
-        except (NotFound, Conflict):
-            return True
-        except Refused as error:
-            if concerns_all(error) or (isinstance(error, Forbidden) and self._right.is_denied_by(error)):
-                raise
-            self._kept[victim.uid] = self._clock() + KEPT_SECONDS
-            _log.info("%s/%s is not evicted: %s", victim.namespace, victim.name, error)
-            return False
-        return True
-
-    def _running_on(self, node: str) -> Sequence[WatchedPod]:
-        fields = f"spec.nodeName={node},{UNENDED}"
-        self._lists += 1
-        return self._client.read(PODS, _read, fields=fields, cached=True).items
-
-
-def _staying(pod: WatchedPod, stuck: Collection[str]) -> WatchedPod:
-    """``pod`` as one that does not leave, where it is stuck."""
-    return replace(pod, deleting=False) if pod.uid in stuck else pod
-
 
 def _only(running: victims.Running, names: Iterable[str]) -> victims.Running:
     return replace(running, by_node={name: running.by_node[name] for name in names})
-
-
-def _workload(pod: WatchedPod) -> str:
-    """What the pod has in common with those that its controller creates in its place."""
-    return pod.owner.uid if pod.owner else pod.uid
-
-
-def _is_of_a_daemon_set(pod: WatchedPod) -> bool:
-    """Whether the pod's controller creates another one for the same node at once, which takes the place again."""
-    return pod.owner is not None and pod.owner.kind == "DaemonSet"
-
-
-def _read(content: dict[str, Any]) -> Iterator[WatchedPod]:
-    """A pod that cannot be read is no victim; what it holds, its node's agent has published.
-
-    Of the others neither the rules about nodes nor each container are kept: these may be megabytes.
-    """
-    with suppress(MalformedObject):
-        pod = read_watched_pod(content)
-        together = Container("", ContainerKind.APP, Resources(requests_of(pod.pod), {}))
-        small = Pod(pod.namespace, pod.name, pod.uid, (together,))
-        yield replace(pod, pod=small, placement=Placement(), node_affinity={}, claims=())
