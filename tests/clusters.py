@@ -16,7 +16,9 @@ from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.gating.definitions import BRAKE, NAMES, STEER, Installation, policy_and_binding
-from topomend.kube.client import (
+from topomend.kube.client import Client, connect
+from topomend.kube.errors import AlreadyExists, Forbidden, NotFound
+from topomend.kube.resources import (
     BRAKES,
     EVENTS,
     MUTATING_ADMISSION_POLICIES,
@@ -27,11 +29,8 @@ from topomend.kube.client import (
     PRIORITY_CLASSES,
     RELAUNCHES,
     STEERINGS,
-    Client,
     Resource,
-    connect,
 )
-from topomend.kube.errors import AlreadyExists, Forbidden, NotFound
 from topomend.model.condition import Summary
 from topomend.model.nodes.node_state import NodeState
 from topomend.replay.admission import admit

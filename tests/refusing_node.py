@@ -7,7 +7,7 @@ from typing import Any
 from tests.clusters import NODE_A, NODE_B, Cluster, agents_on, cluster_of, pod
 from tests.waiting import eventually
 
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.sandbox import NodeSpec
 
 ASKED = 3

@@ -5,7 +5,7 @@ from typing import Any
 from tests.clusters import Cluster, pod
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 from topomend.model.narrowing import Narrowing
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.relaunch import manifest

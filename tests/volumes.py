@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.clusters import Cluster
 
-from topomend.kube.client import CLAIMS, VOLUMES
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import CLAIMS, VOLUMES
 
 
 @contextmanager

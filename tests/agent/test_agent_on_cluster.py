@@ -17,8 +17,9 @@ import yaml
 from tests.waiting import eventually, stretched
 
 import topomend
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, Resource, connect
+from topomend.kube.client import connect
 from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS, Resource
 from topomend.model.condition import Condition
 from topomend.model.nodes.node_state import NodeState, PodAllocation
 from topomend.model.shapes.shape import parse_shape

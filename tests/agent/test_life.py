@@ -32,7 +32,8 @@ from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, Looks, 
 from tests.waiting import awake, eventually, stretched
 from urllib3.exceptions import HTTPError
 
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS
 from topomend.model.bitmask import format_id_list
 from topomend.model.condition import WOULD_NOT_START_AGAIN
 from topomend.replay.admission import shared_pool

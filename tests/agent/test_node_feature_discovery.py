@@ -16,7 +16,8 @@ from tests.clusters import CRDS
 from tests.waiting import stretched
 from verify.nfd.programs import kinds, master
 
-from topomend.kube.client import NODES, Client, Resource, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import NODES, Resource
 from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.processes.host import free_ports

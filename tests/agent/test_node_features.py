@@ -7,7 +7,8 @@ from tests.agent.test_agent_on_cluster import Kubernetes, container, publish_onc
 from tests.clusters import served
 from verify.nfd.programs import kinds
 
-from topomend.kube.client import Client, Resource, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import Resource
 from topomend.publish.node_feature import CONDITION
 from topomend.sandbox import Sandbox
 from topomend.wire.published.node_feature import API_VERSION

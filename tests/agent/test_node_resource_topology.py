@@ -9,7 +9,8 @@ from tests.agent.test_agent_on_cluster import Kubernetes, container, publish_onc
 from tests.clusters import served
 from tests.publish.schema import DEFINITION
 
-from topomend.kube.client import NAMESPACES, Client, Resource, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import NAMESPACES, Resource
 from topomend.publish.node_resource_topology import CONDITION
 from topomend.sandbox import Sandbox
 from topomend.wire.published.node_resource_topology import API_VERSION, PLACEMENT

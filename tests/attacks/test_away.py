@@ -12,8 +12,8 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.gating.definitions import STEER
-from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, PODS, STEERINGS
 from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.resources import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, PODS, STEERINGS
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import BRAKE, BRAKE_NAME, FIT_GATE, STEERING, STEERING_NAME
 

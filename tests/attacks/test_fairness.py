@@ -13,8 +13,8 @@ from tests.clusters import NODE_A, NODE_B, Cluster, pod, shown
 from tests.operator_process import Operator
 from tests.waiting import awake, eventually, stretched
 
-from topomend.kube.client import NAMESPACES, PODS
 from topomend.kube.errors import AlreadyExists, APIError
+from topomend.kube.resources import NAMESPACES, PODS
 from topomend.sandbox.processes.host import free_ports
 from topomend.wire.group import FIT_GATE
 

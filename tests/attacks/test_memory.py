@@ -24,8 +24,8 @@ from tests.operator_process import Operator
 from tests.waiting import awake, eventually, stretched
 from verify.e2e.containers.cgroups import CgroupsUnavailable, GroupTree
 
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.kube.errors import AlreadyExists, Invalid, NotFound
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.wire.group import API_VERSION, FIT_GATE, RELAUNCH
 from topomend.wire.pods.scheduling import MAX_AFFINITY_VALUES
 

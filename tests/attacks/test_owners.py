@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.clusters import SYSTEM, Cluster, pod
 
-from topomend.kube.client import BRAKES, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists, Invalid
+from topomend.kube.resources import BRAKES, NAMESPACES, Resource
 from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.refused import brake as brakes
 from topomend.reconcile.refused.brake import MOST, Brake

@@ -37,8 +37,8 @@ from tests.operator_process import Operator
 from tests.processes import end
 from tests.waiting import awake, eventually, stretched
 
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.model.condition import Summary
 from topomend.model.nodes.node_state import NodeState
 from topomend.relaunch.narrowed_affinity import narrowing_of

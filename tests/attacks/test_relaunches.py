@@ -14,8 +14,8 @@ from tests.installed_operator import PODS, admin, is_stamped, operator, start, u
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import MUTATING_ADMISSION_POLICIES, NODE_TOPOLOGIES
-from topomend.kube.client import PODS as PODS_OF_NAMESPACES
+from topomend.kube.resources import MUTATING_ADMISSION_POLICIES, NODE_TOPOLOGIES
+from topomend.kube.resources import PODS as PODS_OF_NAMESPACES
 from topomend.reconcile.refused import record_limits
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import CHANGED_ANNOTATION, FIT_GATE

@@ -27,7 +27,9 @@ from topomend.cli.kubectl_numa import numa
 from topomend.gating.certificates import renewed
 from topomend.gating.definitions import STEER, Installation, webhook
 from topomend.gating.key_pairs import KeyPairs
-from topomend.kube.client import (
+from topomend.kube.client import Client, connect
+from topomend.kube.kueue import ADMISSION_CHECKS
+from topomend.kube.resources import (
     BRAKES,
     CLUSTER_ROLE_BINDINGS,
     DAEMON_SETS,
@@ -43,11 +45,8 @@ from topomend.kube.client import (
     STEERINGS,
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
-    Client,
     Resource,
-    connect,
 )
-from topomend.kube.kueue import ADMISSION_CHECKS
 from topomend.model.condition import Condition, Summary
 from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec, Sandbox

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import BRAKES, NODE_TOPOLOGIES, PODS, RELAUNCHES, STEERINGS, Client, Resource, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import BRAKES, NODE_TOPOLOGIES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.sandbox import NodeSpec, Sandbox
 
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,7 @@ from tests.clusters import NODE_A, NODE_B, Cluster, pod, two_node_cluster
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import NODES
+from topomend.kube.resources import NODES
 
 AWAY_SECONDS = 30.0
 KUBERNETES_BACK_OFF = 90.0

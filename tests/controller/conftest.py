@@ -10,8 +10,8 @@ from tests.operator_process import Operator, metrics_flag
 from tests.waiting import eventually
 
 from topomend.gating.definitions import STEER
-from topomend.kube.client import MUTATING_ADMISSION_POLICIES, NAMESPACES, STEERINGS
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import MUTATING_ADMISSION_POLICIES, NAMESPACES, STEERINGS
 from topomend.wire.group import STEERING, STEERING_NAME
 
 NAMESPACE = "steered"

@@ -13,7 +13,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import ALIGNMENT_ANNOTATION
 

@@ -12,7 +12,7 @@ from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import NODES, PODS, RELAUNCHES
+from topomend.kube.resources import NODES, PODS, RELAUNCHES
 from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
 from topomend.wire.pods.scheduling import MAX_CONTAINERS
 from topomend.wire.relaunch_record import record_name

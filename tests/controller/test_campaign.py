@@ -12,8 +12,8 @@ from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, cordon, 
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES, PODS, STATEFUL_SETS, Resource
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import BUDGETS, NODE_TOPOLOGIES, PODS, STATEFUL_SETS, Resource
 from topomend.model.bitmask import NUMAMask, mask_of
 from topomend.sandbox import NodeSpec
 from topomend.wire.published.node_topology import read_node_topology

@@ -24,7 +24,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec
 

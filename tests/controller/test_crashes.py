@@ -19,8 +19,8 @@ from tests.operator_process import Operator
 from tests.unbound_pods import unbound
 from tests.waiting import eventually
 
-from topomend.kube.client import NAMESPACES, PODS, Resource
 from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.resources import NAMESPACES, PODS, Resource
 from topomend.relaunch import manifest
 from topomend.wire.relaunch_record import record_name
 

@@ -25,7 +25,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import BUDGETS, NODE_TOPOLOGIES
+from topomend.kube.resources import BUDGETS, NODE_TOPOLOGIES
 from topomend.model.bitmask import NUMAMask, mask_of
 from topomend.wire.published.node_topology import read_node_topology
 

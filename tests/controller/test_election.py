@@ -22,8 +22,8 @@ from tests.faults.steps import CREATE, LAUNCH, step_of
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import LEASES, NAMESPACES
 from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.resources import LEASES, NAMESPACES
 from topomend.runtime.leader_election import DURATION_SECONDS, RETRY_SECONDS
 
 pytestmark = pytest.mark.cluster

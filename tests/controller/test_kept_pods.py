@@ -9,7 +9,7 @@ from tests.clusters import NODE_A, Cluster, events_of, pod
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS, Resource
+from topomend.kube.resources import PODS, Resource
 from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
 
 pytestmark = pytest.mark.cluster

@@ -19,15 +19,8 @@ from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.decide.plan import MAX_NAMED_NODES
-from topomend.kube.client import (
-    NAMESPACES,
-    NODE_TOPOLOGIES,
-    PODS,
-    RELAUNCHES,
-    RESOURCE_CLAIMS,
-    Resource,
-)
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, PODS, RELAUNCHES, RESOURCE_CLAIMS, Resource
 from topomend.sandbox import NodeSpec
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

@@ -8,7 +8,7 @@ from tests.clusters import NODE_B, Cluster, pod
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import NODES, PODS
+from topomend.kube.resources import NODES, PODS
 
 pytestmark = pytest.mark.cluster
 

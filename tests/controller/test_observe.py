@@ -21,7 +21,8 @@ from tests.operator_process import Operator
 from tests.refused_pods import TOO_MANY
 from tests.waiting import eventually
 
-from topomend.kube.client import (
+from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.resources import (
     BRAKES,
     EVENTS,
     LEASES,
@@ -34,7 +35,6 @@ from topomend.kube.client import (
     STEERINGS,
     Resource,
 )
-from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.runtime import leader_election
 from topomend.runtime.event_recorder import CONTROLLER
 from topomend.runtime.manifests import documents

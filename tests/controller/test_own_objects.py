@@ -13,9 +13,9 @@ from tests.faults.proxy import Answer, Proxy, Request, failure, status_of
 from tests.waiting import eventually
 
 from topomend.controller.own_objects import PAUSES, OwnObjects
-from topomend.kube.client import CLAIMS, DEPLOYMENTS, EVENTS, LEASES, PODS, SECRETS, Resource
 from topomend.kube.connection.access import find_access
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import CLAIMS, DEPLOYMENTS, EVENTS, LEASES, PODS, SECRETS, Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -25,8 +25,9 @@ from tests.controller.storms import Storm, storm_in
 from tests.operator_process import Operator
 from tests.waiting import TimedOut, awake, eventually, stretched
 
-from topomend.kube.client import BRAKES, NAMESPACES, PODS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError
+from topomend.kube.resources import BRAKES, NAMESPACES, PODS, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("brake_of_module")]
 

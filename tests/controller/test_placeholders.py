@@ -13,7 +13,7 @@ from tests.operator_account import operator_account
 from tests.operator_process import Operator, metrics_flag
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 from topomend.relaunch.placeholder import Placeholder, read_placeholder
 from topomend.wire.group import PLACEHOLDER_GATE
 

@@ -11,7 +11,7 @@ from tests.controller.conftest import NAMESPACE
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS, Resource
+from topomend.kube.resources import PODS, Resource
 from topomend.wire.group import RELAUNCH_ANNOTATION
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered", "priorities")]

@@ -16,7 +16,7 @@ from tests.clusters import DEPLOYMENTS, Cluster, agents_on, brake_on, cluster_of
 from tests.operator_process import Operator
 from tests.waiting import consistently, eventually
 
-from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES
 from topomend.model.nodes.node_state import InitialContainer, restarted
 from topomend.replay.admission import admit
 from topomend.replay.errors import MESSAGE_PREFIX

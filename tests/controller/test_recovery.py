@@ -11,8 +11,8 @@ from tests.operator_process import Operator
 from tests.volumes import local_volume, with_claim
 from tests.waiting import awake, eventually, stretched
 
-from topomend.kube.client import NODE_TOPOLOGIES, PODS
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS
 
 pytestmark = pytest.mark.cluster
 

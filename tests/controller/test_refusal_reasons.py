@@ -15,7 +15,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 import topomend
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.bitmask import parse_id_list
 from topomend.sandbox import NodeSpec
 

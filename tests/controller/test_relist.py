@@ -11,8 +11,9 @@ from tests.builders import node_state, node_topology_object
 from topomend.controller import relist
 from topomend.controller.ingest import AT_ONCE, Ingest
 from topomend.controller.relist import EMPTY_SECONDS, MAX_ENDED, Relister
-from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Reading, Resource
+from topomend.kube.client import Reading
 from topomend.kube.errors import APIError, Conflict, NotFound, Unanswered, refused
+from topomend.kube.resources import NODE_TOPOLOGIES, RELAUNCHES, Resource
 from topomend.model.condition import Condition
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods

@@ -21,8 +21,8 @@ from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.cache.changes import NodeUpdated
-from topomend.kube.client import NODE_TOPOLOGIES, NODES
 from topomend.kube.errors import NotFound, ServerFailed
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES
 from topomend.model.nodes.node import Taint
 from topomend.reconcile.nodes.startup_taint import StartupTaint
 from topomend.reconcile.store import Store

@@ -20,7 +20,7 @@ from tests.controller.conftest import NAMESPACE
 from tests.operator_process import Operator
 from tests.waiting import awake, eventually, stretched
 
-from topomend.kube.client import Resource
+from topomend.kube.resources import Resource
 from topomend.wire.pods.pod_group import KUEUE, KUEUE_SIZE, LABELS
 from topomend.wire.pods.scheduling import read_watched_pod
 

@@ -18,7 +18,8 @@ from topomend.controller import watch_streams
 from topomend.controller.ingest import WatchEvent, watch_event
 from topomend.controller.watch_streams import LATE_SECONDS, WATCH_SECONDS, WatchStreams
 from topomend.kube import client as client_module
-from topomend.kube.client import PODS, connect
+from topomend.kube.client import connect
+from topomend.kube.resources import PODS
 from topomend.runtime.backoff import Exponential
 
 END, CUT = b"0\r\n\r\n", b""

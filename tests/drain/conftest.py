@@ -34,8 +34,8 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.drain.leftovers import leftovers
-from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists, APIError, NotFound
+from topomend.kube.resources import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.relaunch import manifest
 from topomend.sandbox.processes.host import free_ports
 from topomend.sandbox.releases.build import ensure_binary

@@ -7,7 +7,7 @@ from tests.clusters import COLLECTOR_SECONDS, DEPLOYMENTS, SYSTEM
 from tests.drain.conftest import PARAMETERS, Installed
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

@@ -15,7 +15,8 @@ from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.waiting import consistently, eventually
 
 from topomend.drain.drain import IN_FORCE_SECONDS
-from topomend.kube.client import (
+from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import (
     BRAKES,
     LEASES,
     MUTATING_ADMISSION_POLICIES,
@@ -24,7 +25,6 @@ from topomend.kube.client import (
     PODS,
     RELAUNCHES,
 )
-from topomend.kube.errors import AlreadyExists
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import (
     BRAKE,

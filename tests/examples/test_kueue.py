@@ -9,8 +9,8 @@ from tests.clusters import ROOT, Cluster, served
 from tests.waiting import eventually
 from verify.kueue.kueue import LOCAL_QUEUES, kinds
 
-from topomend.kube.client import JOBS
 from topomend.kube.kueue import ADMISSION_CHECKS, CLUSTER_QUEUES, RESOURCE_FLAVORS
+from topomend.kube.resources import JOBS
 from topomend.runtime.manifests import documents
 from topomend.wire.queued_workload import is_ours
 

@@ -15,8 +15,8 @@ from tests.refusing_node import refused_pod, refusing_cluster
 from tests.waiting import awake, eventually
 
 from topomend.controller.relist import UNFINISHED
-from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NAMESPACES, PODS, RELAUNCHES
 from topomend.sandbox.processes.host import free_ports
 
 

@@ -10,7 +10,7 @@ from tests.faults.conftest import Scene
 from tests.faults.proxy import HangUp, Moment, Write
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 from topomend.wire.group import FIT_GATE
 
 pytestmark = [pytest.mark.cluster]

@@ -50,8 +50,8 @@ from tests.faults.steps import (
 )
 from tests.waiting import eventually
 
-from topomend.kube.client import NAMESPACES, PODS, Resource
 from topomend.kube.errors import Forbidden
+from topomend.kube.resources import NAMESPACES, PODS, Resource
 from topomend.wire.group import RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 pytestmark = [pytest.mark.cluster]

@@ -35,7 +35,7 @@ from tests.faults.conftest import Scene, uid_of
 from tests.faults.proxy import Answer, HangUp, Request, failure, status_of
 from tests.waiting import awake, consistently, eventually, stretched
 
-from topomend.kube.client import LEASES, NODE_TOPOLOGIES, NODES
+from topomend.kube.resources import LEASES, NODE_TOPOLOGIES, NODES
 from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec
 

@@ -23,7 +23,8 @@ from tests.operator_process import Operator
 from tests.waiting import consistently, eventually
 
 from topomend.gating.installer import NO_WEBHOOK
-from topomend.kube.client import DEPLOYMENTS, MUTATING_ADMISSION_POLICIES, NAMESPACES, Resource, connect
+from topomend.kube.client import connect
+from topomend.kube.resources import DEPLOYMENTS, MUTATING_ADMISSION_POLICIES, NAMESPACES, Resource
 from topomend.model.nodes.node_state import NodeState
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.processes.host import free_ports

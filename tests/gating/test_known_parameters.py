@@ -7,7 +7,7 @@ import pytest
 from topomend.gating.definitions import BRAKE, CREATOR, STEER
 from topomend.gating.known_parameters import KnownParameters
 from topomend.gating.review import Parameter
-from topomend.kube.client import BRAKES, STEERINGS
+from topomend.kube.resources import BRAKES, STEERINGS
 
 
 class Scene:

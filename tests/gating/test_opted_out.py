@@ -8,8 +8,8 @@ from tests.clusters import Cluster
 from tests.intercepted import Intercepted
 
 from topomend.gating.opted_out import FRESH_SECONDS, OptedOutNamespaces
-from topomend.kube.client import NAMESPACES
 from topomend.kube.errors import AlreadyExists, Unanswered
+from topomend.kube.resources import NAMESPACES
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,9 @@ from tests.waiting import eventually
 
 from topomend.gating import parameters as parameters_module
 from topomend.gating.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
-from topomend.kube.client import BRAKES, STEERINGS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
+from topomend.kube.resources import BRAKES, STEERINGS, Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import BRAKE, BRAKE_NAME, STEERING, STEERING_NAME

@@ -13,23 +13,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from tests.clusters import Cluster
 
-from topomend.kube.client import (
-    CLAIMS,
-    EVENTS,
-    FIRST_PAGE,
-    MAX_PAGE,
-    NODE_TOPOLOGIES,
-    NODES,
-    PAGE_BYTES,
-    PODS,
-    Client,
-    Resource,
-    WatchEvent,
-    connect,
-)
+from topomend.kube.client import FIRST_PAGE, MAX_PAGE, PAGE_BYTES, Client, WatchEvent, connect
 from topomend.kube.connection import access
 from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.errors import Conflict, Gone, NotPermitted, Unanswered
+from topomend.kube.resources import CLAIMS, EVENTS, NODE_TOPOLOGIES, NODES, PODS, Resource
 from topomend.wire.shapes import BoundPod
 
 

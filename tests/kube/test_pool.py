@@ -21,7 +21,7 @@ from tests.kube.certificates import Authority, serving
 from tests.kube.fronts import connect_proxy
 
 from topomend.kube.agent_client import AgentClient
-from topomend.kube.client import NODES, Client
+from topomend.kube.client import Client
 from topomend.kube.connection.access import find_access
 from topomend.kube.connection.proxies import Proxy
 from topomend.kube.connection.tls import trusting, trusting_anybody
@@ -29,6 +29,7 @@ from topomend.kube.connection.transport import Server
 from topomend.kube.errors import Unanswered, Untrusted
 from topomend.kube.official import Official
 from topomend.kube.pool import Connections, Pool
+from topomend.kube.resources import NODES
 
 SECONDS = 120.0
 Kind = type[Pool] | type[Official]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topomend.kube.client import DEPLOYMENTS, Resource
+from topomend.kube.resources import DEPLOYMENTS, Resource
 from topomend.kube.served_kinds import ServedKind, built_in_kind
 
 ROLLOUT = ServedKind("Rollout", Resource("argoproj.io/v1alpha1", "rollouts"), ("rollout", "ro"))

@@ -15,8 +15,9 @@ from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import NODE_TOPOLOGIES, Client, Resource, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES, Resource
 from topomend.sandbox import Sandbox
 from topomend.wire.group import API_VERSION
 

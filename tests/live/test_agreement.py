@@ -19,8 +19,9 @@ from tests.live.conftest import Agents
 from tests.waiting import TimedOut, eventually
 
 from topomend.cli.main import main
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS
 from topomend.model.bitmask import format_id_list, parse_id_list
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.model.pods.pod import requests_of

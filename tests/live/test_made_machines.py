@@ -13,7 +13,8 @@ from tests.builders import pod_manifest
 from tests.waiting import eventually
 
 from topomend.discover.allocations import AllocationReader
-from topomend.kube.client import PODS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import PODS
 from topomend.model.bitmask import NUMAMask, format_id_list
 from topomend.model.nodes.node_state import NodeState, PodAllocation
 from topomend.model.shapes.known_machines import MACHINES, KnownMachine

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import PODS
 from topomend.sandbox import Sandbox
 
 pytestmark = pytest.mark.cluster

@@ -11,7 +11,8 @@ from tests.builders import pod_manifest
 from tests.waiting import eventually
 
 from topomend.discover.allocations import AllocationReader
-from topomend.kube.client import PODS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import PODS
 from topomend.model.nodes.node_state import PodAllocation
 from topomend.sandbox import NodeSpec, Sandbox
 

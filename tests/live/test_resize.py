@@ -16,8 +16,9 @@ from tests.live.conftest import Agents, install_kinds, wait_until_published
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS
 from topomend.model.nodes.node_state import NodeState
 from topomend.replay.resize import DEFERRED, INFEASIBLE
 from topomend.sandbox import NodeSpec, Sandbox

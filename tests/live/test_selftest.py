@@ -22,17 +22,16 @@ from tests.waiting import eventually, stretched
 
 from topomend.cli.kubectl_numa import numa
 from topomend.cli.numa.cluster import cluster as cluster_module
-from topomend.kube.client import (
+from topomend.kube.client import Client, connect
+from topomend.kube.errors import Refused, Untrusted
+from topomend.kube.resources import (
     NAMESPACES,
     NODE_TOPOLOGIES,
     NODES,
     PODS,
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
-    Client,
-    connect,
 )
-from topomend.kube.errors import Refused, Untrusted
 from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.selftest.cases import choose

@@ -14,7 +14,8 @@ from tests.waiting import eventually
 from topomend.cli.kubectl_numa import numa
 from topomend.cli.main import main
 from topomend.cli.numa.cluster import cluster as cluster_module
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client, Resource
+from topomend.kube.client import Client
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS, Resource
 from topomend.sandbox import Sandbox
 from topomend.wire.published.node_topology import read_node_topology
 

@@ -4,8 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.resources import Resource
 from topomend.reconcile.described_owners import DescribedOwners
 from topomend.runtime.event_recorder import Regarding
 

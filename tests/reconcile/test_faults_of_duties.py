@@ -28,8 +28,9 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import AssumedPod
-from topomend.kube.client import BRAKES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, DeniedForNow, NotPermitted, Unanswered, answered
+from topomend.kube.resources import BRAKES
 from topomend.model.nodes.node import Taint
 from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.autoscaling import placeholders

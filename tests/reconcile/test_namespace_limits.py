@@ -6,8 +6,8 @@ import pytest
 from tests.clusters import Cluster
 
 from topomend.decide.eligibility import Limits, wrong_value
-from topomend.kube.client import NAMESPACES
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import NAMESPACES
 from topomend.reconcile.namespace_limits import NamespaceLimits
 
 pytestmark = pytest.mark.cluster

@@ -7,8 +7,8 @@ import pytest
 from tests.clock import Clock
 from tests.clusters import Cluster
 
-from topomend.kube.client import Resource
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.resources import Resource
 from topomend.reconcile.optional_right import OFF_SECONDS, OptionalRight
 
 EVICTION = {"verb": "create", "version": "v1", "resource": "pods", "subresource": "eviction"}

@@ -13,8 +13,8 @@ from tests.refused_pods import TOO_MANY, gated, refused, watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
-from topomend.kube.client import RELAUNCHES, Resource
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import RELAUNCHES, Resource
 from topomend.model.narrowing import Narrowing
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.scheduling import WatchedPod

@@ -10,9 +10,10 @@ from tests.clusters import NODE_A, NODE_B, Cluster
 from tests.refused_pods import refused, watched
 from tests.unbound_pods import bind, unbound
 
-from topomend.kube.client import PODS, RELAUNCHES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Conflict, NotFound, NotPermitted, Refused
 from topomend.kube.pool import Answer
+from topomend.kube.resources import PODS, RELAUNCHES
 from topomend.model.narrowing import Narrowing
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step

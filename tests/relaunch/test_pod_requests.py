@@ -8,7 +8,7 @@ from tests.clusters import NODE_B, Cluster
 from tests.refused_pods import gated, gates, refused, watched
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 from topomend.model.narrowing import Narrowing
 from topomend.relaunch import pod_requests
 from topomend.relaunch.narrowed_affinity import narrowing_of

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS, Client, Resource, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import PODS, Resource
 from topomend.relaunch import manifest
 from topomend.relaunch.records import recorded
 from topomend.sandbox import Sandbox

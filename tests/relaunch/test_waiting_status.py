@@ -8,7 +8,7 @@ from tests.builders import pod_manifest
 from tests.clock import Clock
 from tests.clusters import Cluster
 
-from topomend.kube.client import RELAUNCHES
+from topomend.kube.resources import RELAUNCHES
 from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.relaunch.manifest import digest
 from topomend.relaunch.waiting_status import REPEAT_SECONDS, Note, WaitingStatus

@@ -10,8 +10,9 @@ from tests.clock import Clock
 from tests.clusters import Cluster
 from tests.waiting import eventually
 
-from topomend.kube.client import EVENTS, NAMESPACES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import EVENTS, NAMESPACES
 from topomend.runtime.event_recorder import (
     KEPT_SECONDS,
     LASTING_SECONDS,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.clock import Clock
 
-from topomend.kube.client import Resource
 from topomend.kube.errors import AlreadyExists, Conflict, NotFound, Unanswered
+from topomend.kube.resources import Resource
 from topomend.runtime.leader_election import DURATION_SECONDS, RENEW_DEADLINE_SECONDS, LeaderElection
 
 

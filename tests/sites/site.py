@@ -13,8 +13,9 @@ from tests.waiting import eventually
 from topomend.cli.input.performance_profile import of_profile
 from topomend.discover.kubelet_config import Written, judge
 from topomend.discover.kubelet_config.files import file_of
-from topomend.kube.client import EVENTS, PODS, Resource, connect
+from topomend.kube.client import connect
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import EVENTS, PODS, Resource
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
 from topomend.model.shapes.shape import parse_shape
 from topomend.replay.startup.configuration import Host

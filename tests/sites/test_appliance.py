@@ -8,7 +8,7 @@ import pytest
 from tests.sites.site import SITES, Site, node_of, site
 from tests.waiting import consistently, eventually
 
-from topomend.kube.client import PODS, RELAUNCHES
+from topomend.kube.resources import PODS, RELAUNCHES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night, pytest.mark.timeout(300)]
 

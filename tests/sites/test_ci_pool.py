@@ -12,8 +12,8 @@ from tests.clusters import events_of
 from tests.sites.site import SITES, Site, again_and_again, node_of, site
 from tests.waiting import consistently, eventually
 
-from topomend.kube.client import EVENTS, PODS
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import EVENTS, PODS
 from topomend.sandbox import ContainerResources
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night, pytest.mark.timeout(600)]

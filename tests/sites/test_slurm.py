@@ -7,7 +7,7 @@ from tests.clusters import events_of
 from tests.sites.site import FEW, SITES, Site, node_of, site
 from tests.waiting import consistently, eventually
 
-from topomend.kube.client import Resource
+from topomend.kube.resources import Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night, pytest.mark.timeout(600)]
 

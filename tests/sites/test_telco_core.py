@@ -9,8 +9,8 @@ from tests.clusters import DEPLOYMENTS
 from tests.sites.site import SITES, Site, again_and_again, node_of, site
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS
 from topomend.kube.errors import Conflict, NotFound
+from topomend.kube.resources import PODS
 from topomend.model.bitmask import parse_id_list
 from topomend.model.nodes.node_state import Device
 from topomend.model.shapes.shape import parse_shape

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 from tools.commands import Unavailable
 from verify.autoscaler import karpenter
 
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS
 from topomend.sandbox import NodeSpec
 from topomend.sandbox.failures import SandboxUnavailable
 

@@ -16,8 +16,9 @@ import yaml
 from tests.clusters import CRDS
 from tools.commands import Unavailable
 
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError
+from topomend.kube.resources import Resource
 from topomend.sandbox.layout import cache_folder
 from topomend.sandbox.releases.build import locked
 from topomend.sandbox.releases.toolchain import environment, find_go, run_go

@@ -30,7 +30,8 @@ from tests.waiting import eventually
 from urllib3.exceptions import HTTPError
 from verify.targets import Target, judge
 
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS
 from topomend.publish.publisher import HEARTBEAT_SECONDS
 from topomend.sandbox import NodeSpec, Sandbox, registry
 from topomend.sandbox.plan import kubelet_program

@@ -21,7 +21,8 @@ from verify.bench.operator_cost import NODE, Crowd, Size, fill, make_crowd, wait
 from verify.contended.run import install
 from verify.targets import Target, judge
 
-from topomend.kube.client import NAMESPACES, REPLICA_SETS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import NAMESPACES, REPLICA_SETS
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.group import STEER_LABEL
 

@@ -34,8 +34,9 @@ from verify.contended.run import DidNotStart, install, start_operator, wait, wai
 from verify.oracle.cases import node_state
 from verify.targets import Target, judge
 
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Client, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS
 from topomend.model.bitmask import parse_id_list
 from topomend.model.condition import Condition, Summary
 from topomend.model.machine import PCIDevice

@@ -20,7 +20,8 @@ from verify.contended.outcome import percentile
 from verify.contended.run import NAMESPACE, of_release, topomend_on, wait, wait_for_account
 from verify.targets import Target, judge
 
-from topomend.kube.client import NAMESPACES, PODS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import NAMESPACES, PODS
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import NodeSpec, Sandbox
 

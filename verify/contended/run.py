@@ -23,8 +23,9 @@ from tests.processes import end
 from verify.contended.arrivals import LONGEST, MACHINES, MEAN_SECONDS, Arrival
 from verify.contended.outcome import Outcome, Stay
 
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, Client, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, PODS
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.processes.host import free_ports

@@ -29,7 +29,8 @@ from verify.differential.workloads import (
     random_workload,
 )
 
-from topomend.kube.client import (
+from topomend.kube.errors import NotFound
+from topomend.kube.resources import (
     DEVICE_CLASSES,
     NAMESPACES,
     NODE_TOPOLOGIES,
@@ -39,8 +40,7 @@ from topomend.kube.client import (
     RESOURCE_SLICES,
     Resource,
 )
-from topomend.kube.client import NODES as NODE_OBJECTS
-from topomend.kube.errors import NotFound
+from topomend.kube.resources import NODES as NODE_OBJECTS
 from topomend.model.pods.scheduling import REFUSAL_PREFIX
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import RELAUNCH_ANNOTATION

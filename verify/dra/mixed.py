@@ -26,7 +26,7 @@ from tests.clusters import Cluster, agents_on, cluster_of, shown
 from tests.waiting import TimedOut, eventually
 from verify.room.real import wait_for_agents
 
-from topomend.kube.client import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from topomend.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from topomend.sandbox import NodeSpec
 
 SHAPES = {

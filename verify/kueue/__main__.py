@@ -29,8 +29,8 @@ from verify.kueue import decision, kueue
 from verify.targets import Target, judge
 
 from topomend.cli.output.table import echo_table
-from topomend.kube.client import JOBS, NAMESPACES, NODE_TOPOLOGIES, PODS
 from topomend.kube.kueue import ADMISSION_CHECKS, WORKLOADS
+from topomend.kube.resources import JOBS, NAMESPACES, NODE_TOPOLOGIES, PODS
 from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec
 from topomend.sandbox.failures import SandboxUnavailable

@@ -18,8 +18,9 @@ from tests.clusters import CRDS
 from tests.waiting import eventually, stretched
 from tools.go_programs import GoPrograms, downloaded
 
-from topomend.kube.client import JOBS, NAMESPACES, SECRETS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.kueue import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
+from topomend.kube.resources import JOBS, NAMESPACES, SECRETS, Resource
 from topomend.runtime.manifests import documents
 from topomend.sandbox.processes.host import free_ports
 from topomend.wire.queued_workload import API_VERSION

@@ -18,7 +18,8 @@ from tests.waiting import TimedOut, eventually, stretched
 from verify.differential.workloads import api_object
 from verify.preemption.clusters import NODES, PRIORITIES, SHAPE, RandomCluster, random_cluster
 
-from topomend.kube.client import (
+from topomend.kube.errors import NotFound
+from topomend.kube.resources import (
     BUDGETS,
     CLAIMS,
     DAEMON_SETS,
@@ -31,8 +32,7 @@ from topomend.kube.client import (
     VOLUMES,
     Resource,
 )
-from topomend.kube.client import NODES as NODE_OBJECTS
-from topomend.kube.errors import NotFound
+from topomend.kube.resources import NODES as NODE_OBJECTS
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import RELAUNCH_ANNOTATION, STEER_LABEL
 

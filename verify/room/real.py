@@ -18,7 +18,7 @@ from tests.clusters import Cluster, shown
 from tests.waiting import eventually
 from verify.room.clusters import CONTAINERS, WANTED
 
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec
 from topomend.wire.pods.pod import read_pod

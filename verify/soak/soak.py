@@ -28,8 +28,8 @@ from tests.operator_process import Operator, OperatorProcess
 from tests.refusing_node import refused_pod, refusing_cluster
 from tests.waiting import TimedOut, eventually
 
-from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import AlreadyExists, APIError, Conflict, NotFound
+from topomend.kube.resources import NAMESPACES, PODS, RELAUNCHES
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 NAMESPACE = "default"

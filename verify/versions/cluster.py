@@ -6,7 +6,8 @@ from typing import Any
 from tests.builders import pod_manifest
 from tests.waiting import eventually
 
-from topomend.kube.client import NODES, PODS, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import NODES, PODS
 from topomend.sandbox import NodeSpec
 
 OPERATOR = "topomend-operator"

@@ -11,8 +11,9 @@ from verify.background import Background
 from verify.versions.cluster import wide_pod
 from verify.versions.webhook_time import WebhookTime
 
-from topomend.kube.client import NAMESPACES, PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NAMESPACES, PODS
 from topomend.sandbox import Sandbox
 from topomend.wire.group import FIT_GATE
 

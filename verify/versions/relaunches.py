@@ -9,7 +9,8 @@ from verify.versions.cluster import DEVICE, OPERATOR, WIDE, cordon, refuse, remo
 from verify.versions.new_pods import STEERED, is_gated
 
 from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
-from topomend.kube.client import NODE_TOPOLOGIES, PODS, RELAUNCHES, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS, RELAUNCHES
 from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay.gates import read_gates
 from topomend.sandbox import registry

@@ -5,8 +5,9 @@ from contextlib import suppress
 from verify.background import Background
 from verify.versions.cluster import wide_pod
 
-from topomend.kube.client import PODS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError
+from topomend.kube.resources import PODS, Resource
 
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 MOST_REFUSED = 3

@@ -8,7 +8,8 @@ from verify.versions.cluster import WIDE, cordon, nodes, refuse, running, runs, 
 from verify.versions.new_pods import STEERED, NewPods, create_namespaces, is_gated
 from verify.versions.storm import MOST_REFUSED, Storm
 
-from topomend.kube.client import PODS, RELAUNCHES, connect
+from topomend.kube.client import connect
+from topomend.kube.resources import PODS, RELAUNCHES
 from topomend.sandbox import Sandbox
 
 SETTLED_SECONDS = 10.0

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 from verify.room.clusters import CONTAINERS
 
 from topomend.cli.flags.kubelet_flags import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
-from topomend.kube.client import NODES
+from topomend.kube.resources import NODES
 from topomend.sandbox import NodeSpec
 
 SHAPES = (

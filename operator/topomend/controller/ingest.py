@@ -23,7 +23,7 @@ from topomend.cache.publication_size import json_bytes
 from topomend.cache.snapshot import is_newer
 from topomend.cache.topology_reader import NO_ROOM, TopologyReader
 from topomend.controller.newest_versions import NewestVersions
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.model.relaunch_record import Relaunch
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods

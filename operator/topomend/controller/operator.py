@@ -23,11 +23,12 @@ from topomend.gating.definitions import Installation
 from topomend.gating.installer import Installer
 from topomend.gating.known_parameters import WATCHED, KnownParameters
 from topomend.gating.parameters import ENSURE_SECONDS, Parameters
-from topomend.kube.client import EVENTS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import (
     APIError,
     NotFound,
 )
+from topomend.kube.resources import EVENTS
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.described_owners import DescribedOwners

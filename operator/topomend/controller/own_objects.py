@@ -18,10 +18,11 @@ import kopf
 from multidict import CIMultiDict
 
 from topomend.base.plain_text import plain
-from topomend.kube.client import USER_AGENT, Client, Resource
+from topomend.kube.client import USER_AGENT, Client
 from topomend.kube.connection.access import Access
 from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.connection.tls import MadeAnew
+from topomend.kube.resources import Resource
 from topomend.kube.words import not_accepted
 from topomend.runtime.backoff import Exponential
 

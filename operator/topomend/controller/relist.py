@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from topomend.cache import changes
 from topomend.controller.ingest import Ingest, WatchEvent
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Conflict, NotFound, Refused
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
 from topomend.model.relaunch_record import Relaunch, Step
 
 UNFINISHED = "status.phase!=Running,status.phase!=Succeeded"

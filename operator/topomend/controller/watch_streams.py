@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 
 from topomend.base.plain_text import plain
 from topomend.controller.ingest import WatchEvent, watch_event
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Forbidden, ServerFailed, TooManyRequests, Unanswered, refused, retry_after
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
 from topomend.runtime.backoff import Exponential, Retry
 
 PAUSES = Exponential(0.5, 5.0, jitter=0.5)

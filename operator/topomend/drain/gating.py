@@ -6,15 +6,9 @@ The configurations own the policies, so the garbage collector deletes those.
 from dataclasses import dataclass
 
 from topomend.drain.journal import Journal
-from topomend.kube.client import (
-    BRAKES,
-    MUTATING_ADMISSION_POLICY_BINDINGS,
-    MUTATING_WEBHOOKS,
-    STEERINGS,
-    Client,
-    Resource,
-)
+from topomend.kube.client import Client
 from topomend.kube.errors import Conflict, NotFound
+from topomend.kube.resources import BRAKES, MUTATING_ADMISSION_POLICY_BINDINGS, MUTATING_WEBHOOKS, STEERINGS, Resource
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 LABELS = "app.kubernetes.io/name=topomend"

@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Sequence
 
 from topomend.drain.journal import Journal
-from topomend.kube.client import DEPLOYMENTS, LEASES, PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import DEPLOYMENTS, LEASES, PODS
 from topomend.runtime.leader_election import (
     NAME,
     RENEW_DEADLINE_SECONDS,

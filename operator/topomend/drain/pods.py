@@ -12,8 +12,9 @@ from typing import Any
 from topomend.drain.journal import Journal
 from topomend.drain.leftovers import Leftovers, leftovers
 from topomend.drain.relaunches import Relaunches
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Conflict, NotFound, NotPermitted
+from topomend.kube.resources import PODS
 from topomend.wire.group import PLACEHOLDER_GATE
 
 AT_ONCE = 8

@@ -9,8 +9,9 @@ from typing import Any
 
 from topomend.drain.journal import Journal
 from topomend.drain.leftovers import Leftovers
-from topomend.kube.client import RELAUNCHES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, NotFound, NotPermitted
+from topomend.kube.resources import RELAUNCHES
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages

@@ -26,15 +26,15 @@ from topomend.gating.key_pairs import KeyPairs, Unusable
 from topomend.gating.known_parameters import KnownParameters
 from topomend.gating.opted_out import OptedOutNamespaces
 from topomend.gating.webhook import Webhook
-from topomend.kube.client import (
+from topomend.kube.client import Client
+from topomend.kube.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted
+from topomend.kube.resources import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     SECRETS,
-    Client,
     Resource,
 )
-from topomend.kube.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted
 
 SETTLED_SECONDS = 600.0
 REPEAT_SECONDS = 60.0

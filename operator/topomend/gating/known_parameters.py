@@ -11,7 +11,8 @@ from typing import Any
 
 from topomend.gating.definitions import BRAKE, STEER
 from topomend.gating.review import Parameter
-from topomend.kube.client import BRAKES, STEERINGS, Client, Resource
+from topomend.kube.client import Client
+from topomend.kube.resources import BRAKES, STEERINGS, Resource
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 WATCHED = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))

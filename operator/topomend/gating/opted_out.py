@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
-from topomend.kube.client import NAMESPACES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NAMESPACES
 from topomend.wire.group import RELAUNCH_ANNOTATION
 
 FRESH_SECONDS = 10.0

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from topomend.kube.client import BRAKES, STEERINGS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound
+from topomend.kube.resources import BRAKES, STEERINGS, Resource
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import BRAKE, BRAKE_NAME, STEERING, STEERING_NAME
 

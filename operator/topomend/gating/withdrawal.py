@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from topomend.gating.definitions import NAMES, Installation
 from topomend.gating.installer import POLICY_KINDS, in_version, served_version
-from topomend.kube.client import BRAKES, MUTATING_WEBHOOKS, STEERINGS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Conflict, NotFound
+from topomend.kube.resources import BRAKES, MUTATING_WEBHOOKS, STEERINGS, Resource
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 _log = logging.getLogger(__name__)

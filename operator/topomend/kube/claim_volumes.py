@@ -5,7 +5,7 @@ Owns the two requests. Leaves how they are made, and what follows where they fai
 
 from collections.abc import Callable
 
-from topomend.kube.client import CLAIMS, VOLUMES, Resource
+from topomend.kube.resources import CLAIMS, VOLUMES, Resource
 from topomend.model.pods.scheduling import NodeSelectorTerm
 from topomend.wire.volume import is_ephemeral, is_of_claim, read_volume_name, read_volume_terms
 

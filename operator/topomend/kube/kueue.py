@@ -1,6 +1,6 @@
 """The kinds of Kueue around an admission check, and the name under which its status is written."""
 
-from topomend.kube.client import Resource
+from topomend.kube.resources import Resource
 from topomend.wire.queued_workload import API_VERSION
 
 ADMISSION_CHECKS = Resource(API_VERSION, "admissionchecks", namespaced=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from topomend.kube.client import Resource
+from topomend.kube.resources import Resource
 from topomend.wire.pods.pod_group import JOBSET, KUBERNETES, SCHEDULER_PLUGINS, VOLCANO
 
 GROUP_RESOURCES: Mapping[str, Sequence[Resource]] = {

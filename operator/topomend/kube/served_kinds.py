@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.kube.client import (
+from topomend.kube.client import Client
+from topomend.kube.resources import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -13,7 +14,6 @@ from topomend.kube.client import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
-    Client,
     Resource,
 )
 

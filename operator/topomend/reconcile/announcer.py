@@ -12,7 +12,7 @@ from topomend.decide.diagnosis.feasibility import Diagnosis
 from topomend.decide.eligibility import Limits, wrong_relaunch_value
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.explain.trace_text import numa_text
-from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES
+from topomend.kube.resources import NODE_TOPOLOGIES, RELAUNCHES
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Relaunch
 from topomend.runtime.event_recorder import EventRecorder, Regarding

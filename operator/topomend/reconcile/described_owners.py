@@ -5,8 +5,9 @@ has the events. Leaves the pods' own controllers to ``model``.
 """
 
 from topomend.base.bounded_dict import BoundedDict
-from topomend.kube.client import JOBS, REPLICA_SETS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError
+from topomend.kube.resources import JOBS, REPLICA_SETS
 from topomend.model.pods.scheduling import Owner
 from topomend.runtime.event_recorder import Regarding
 from topomend.wire.document import Document, MalformedObject

@@ -7,8 +7,9 @@ from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.decide.eligibility import Limits, why_not_wanted, wrong_value
-from topomend.kube.client import NAMESPACES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NAMESPACES
 from topomend.wire.group import (
     MAX_ATTEMPTS_ANNOTATION,
     NAME_POLICY_ANNOTATION,

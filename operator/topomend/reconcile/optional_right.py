@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from topomend.kube.client import SELF_SUBJECT_ACCESS_REVIEWS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.resources import SELF_SUBJECT_ACCESS_REVIEWS
 
 OFF_SECONDS = 300.0
 """After how long to try again without the right."""

@@ -13,8 +13,9 @@ from topomend.cache.entries import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, eligibility, why_opted_out, wrong_relaunch_value
 from topomend.decide.queue.order import Reservation
-from topomend.kube.client import NODES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NODES
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.autoscaling.placeholders import Placeholders

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from topomend.kube.client import PODS, RELAUNCHES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -19,6 +19,7 @@ from topomend.kube.errors import (
     NamespaceTerminating,
     NotFound,
 )
+from topomend.kube.resources import PODS, RELAUNCHES
 from topomend.model.narrowing import ANYWHERE, Narrowing
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step

@@ -5,8 +5,9 @@ Each write names the uid and the resourceVersion of the pod that it was decided 
 nothing is written and the caller decides again.
 """
 
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Conflict, NotFound
+from topomend.kube.resources import PODS
 from topomend.model.narrowing import Narrowing
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.relaunch import manifest

@@ -10,8 +10,9 @@ server accepted it as it is, and a pod that was changed since is not relaunched 
 from contextlib import suppress
 from typing import Any
 
-from topomend.kube.client import PODS, RELAUNCHES, SUBJECT_ACCESS_REVIEWS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, MethodNotAllowed, NotFound
+from topomend.kube.resources import PODS, RELAUNCHES, SUBJECT_ACCESS_REVIEWS
 from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch import manifest
 from topomend.wire.group import CREATOR_ANNOTATION, UNREVIEWABLE

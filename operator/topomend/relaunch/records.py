@@ -6,8 +6,9 @@ Leaves the record's layout to ``wire.relaunch_record``, its manifest to ``manife
 import json
 from typing import Any
 
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import PODS
 from topomend.model.pods.scheduling import WatchedPod, is_refusal
 from topomend.model.relaunch_record import SCHEDULER, UNSCHEDULABLE, Relaunch
 from topomend.relaunch import manifest

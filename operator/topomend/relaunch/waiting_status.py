@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
-from topomend.kube.client import RELAUNCHES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
+from topomend.kube.resources import RELAUNCHES
 from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions
 from topomend.wire.relaunch_record import read_relaunch, relaunch_object, relaunch_status

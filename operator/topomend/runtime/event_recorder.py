@@ -21,8 +21,9 @@ from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.base.plain_text import plain
-from topomend.kube.client import EVENTS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, APIError, NamespaceTerminating
+from topomend.kube.resources import EVENTS
 from topomend.runtime.queues.fair_queue import FairQueue
 from topomend.runtime.queues.token_bucket import TokenBucket, TokenBuckets
 from topomend.runtime.timestamp import micro_timestamp

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.kube.client import LEASES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Conflict, NotFound
+from topomend.kube.resources import LEASES
 from topomend.runtime.timestamp import micro_timestamp
 
 NAME = "topomend-operator"

@@ -18,7 +18,8 @@ from tests.live.conftest import Agents, wait_until_published
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import PODS, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import PODS
 from topomend.runtime.manifests import documents
 from topomend.sandbox import Sandbox
 

@@ -12,8 +12,8 @@ from tests.clusters import NODE_A, Cluster, pod, priority_class
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import BUDGETS, PODS
 from topomend.kube.errors import Refused
+from topomend.kube.resources import BUDGETS, PODS
 
 pytestmark = pytest.mark.cluster
 

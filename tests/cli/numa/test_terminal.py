@@ -23,8 +23,8 @@ from click import unstyle
 from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.terminals import written
 
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.kube.errors import AlreadyExists
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.wire.published.node_topology import node_topology
 
 pytestmark = pytest.mark.cluster

@@ -27,7 +27,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.drain.leftovers import leftovers
-from topomend.kube.client import NAMESPACES, PODS
+from topomend.kube.resources import NAMESPACES, PODS
 from topomend.sandbox.processes.host import free_addresses
 from topomend.wire import group
 

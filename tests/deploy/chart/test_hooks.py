@@ -18,8 +18,8 @@ from tests.deploy.chart.test_values import EVERYTHING
 from tools.chart.programs import run
 
 from topomend.drain.operators import LABELS
-from topomend.kube import client, kueue
-from topomend.kube.client import Resource
+from topomend.kube import kueue, resources
+from topomend.kube.resources import Resource
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.runtime.leader_election import NAME as LEASE
 
@@ -144,12 +144,12 @@ def test_the_drain_may_do_what_a_drain_does_and_nothing_else() -> None:
 
 
 def _asked_for_by(paths: Iterable[Path]) -> set[str]:
-    """The resources, with their groups, that modules know by the names of ``kube.client`` and ``kube.kueue``."""
+    """The resources, with their groups, that modules know by the names of ``kube.resources`` and ``kube.kueue``."""
     named = {name for path in paths for name in re.findall(r"\b[A-Z_]{4,}\b", path.read_text())}
-    both = {**vars(client), **vars(kueue)}
+    both = {**vars(resources), **vars(kueue)}
     known = {name: value for name, value in both.items() if isinstance(value, Resource)}
-    resources = [known[name] for name in named & known.keys()]
-    return {".".join([each.plural, *each.api_version.split("/")[:-1]]) for each in resources}
+    asked = [known[name] for name in named & known.keys()]
+    return {".".join([each.plural, *each.api_version.split("/")[:-1]]) for each in asked}
 
 
 def test_no_module_of_the_drain_asks_for_a_kind_that_the_drain_may_not_touch() -> None:

@@ -33,10 +33,11 @@ from topomend.controller.ingest import WatchEvent
 from topomend.controller.own_objects import OwnObjects
 from topomend.controller.watch_streams import WatchStreams
 from topomend.kube.agent_client import AgentClient
-from topomend.kube.client import NODES, Client, Resource, connect
+from topomend.kube.client import Client, connect
 from topomend.kube.connection.access import find_access
 from topomend.kube.connection.kubeconfig import NotConfigured, load
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NODES, Resource
 from topomend.sandbox.releases.build import ensure_binary
 
 pytestmark = pytest.mark.cluster

@@ -10,9 +10,10 @@ from tests.kube.certificates import Authority, Server, serving
 
 from topomend.controller.own_objects import OwnObjects
 from topomend.kube.agent_client import AgentClient
-from topomend.kube.client import NODES, connect
+from topomend.kube.client import connect
 from topomend.kube.connection.access import find_access
 from topomend.kube.connection.tls import as_clusters_are
+from topomend.kube.resources import NODES
 
 STRICT = ssl.VERIFY_X509_STRICT
 

@@ -13,9 +13,9 @@ from tests.clusters import Cluster
 from tests.wire.test_hostile_objects import CLAIM, CLASS, POD, RULE, SLICE, Recipe, made, nested, recipes
 
 from topomend.decide.claims.device_claims import claims_on
-from topomend.kube.client import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
 from topomend.kube.devices.device_supply import MAX_CLAIMS, MAX_VALUES, read_pod_claims, read_taken_devices, supply_of
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
 from topomend.model.devices.device_supply import PodClaims
 from topomend.replay.admission import admit
 from topomend.wire.devices.device_class import read_device_class

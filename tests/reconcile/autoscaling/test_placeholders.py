@@ -13,8 +13,9 @@ from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
 from tests.refused_pods import gated, gates, refused, watched
 
 from topomend.cache import changes
-from topomend.kube.client import NAMESPACES, PODS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, NotPermitted, ServerFailed
+from topomend.kube.resources import NAMESPACES, PODS, Resource
 from topomend.model.pods.scheduling import Toleration, WatchedPod
 from topomend.reconcile.autoscaling.placeholders import (
     CHECK_SECONDS,

@@ -19,19 +19,9 @@ from topomend.decide import plan as plans
 from topomend.decide.diagnosis.filters import filter_node, lacking_in_total
 from topomend.decide.eligibility import Limits
 from topomend.decide.queue.order import Reservation
-from topomend.kube.client import (
-    BUDGETS,
-    CLAIMS,
-    NAMESPACES,
-    PODS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    VOLUMES,
-    Client,
-    Reading,
-    Resource,
-)
+from topomend.kube.client import Client, Reading
 from topomend.kube.errors import DeniedForNow, NotFound
+from topomend.kube.resources import BUDGETS, CLAIMS, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS, VOLUMES, Resource
 from topomend.model.nodes.node import HOSTNAME_LABEL
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import requests_of

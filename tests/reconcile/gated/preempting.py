@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import BUDGETS
+from topomend.kube.resources import BUDGETS
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.preemption import PATIENCE_SECONDS, Preemptor
 from topomend.reconcile.namespace_limits import NamespaceLimits

@@ -14,9 +14,9 @@ from tests.refused_pods import gated, gates, watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
-from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
 from topomend.kube.pod_groups import GROUP_RESOURCES
+from topomend.kube.resources import PODS
 from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.autoscaling.scale_up import PATIENCE_SECONDS
 from topomend.reconcile.gated.gangs import (

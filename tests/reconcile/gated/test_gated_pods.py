@@ -9,7 +9,7 @@ from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
 from tests.refused_pods import gated, gates, watched
 
 from topomend.cache import changes
-from topomend.kube.client import CLAIMS, PODS
+from topomend.kube.resources import CLAIMS, PODS
 from topomend.model.nodes.node import HOSTNAME_LABEL
 from topomend.model.pods.scheduling import NodeSelectorTerm, Owner, Placement, Requirement, WatchedPod
 from topomend.reconcile.gated.gated_pods import MAX_YIELDS, SETTLE_SECONDS, YIELD_SECONDS, GatedPods

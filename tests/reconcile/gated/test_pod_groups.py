@@ -8,7 +8,8 @@ from tests.clusters import NODE_B, Cluster, pod
 from tests.reconcile.gated.test_gangs import Groups
 from tests.refused_pods import gates
 
-from topomend.kube.client import Resource, connect
+from topomend.kube.client import connect
+from topomend.kube.resources import Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.gangs import COUNTED_SECONDS
 from topomend.reconcile.result import DONE

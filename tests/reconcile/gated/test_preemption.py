@@ -14,8 +14,9 @@ from tests.refused_pods import gated, watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
-from topomend.kube.client import DAEMON_SETS, PODS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
+from topomend.kube.resources import DAEMON_SETS, PODS, Resource
 from topomend.model.pods.scheduling import Placement, PodGroup
 from topomend.reconcile.gated.evictions import KEPT_SECONDS
 from topomend.reconcile.gated.preemption import NEXT_SECONDS, RESTS, SOON_SECONDS

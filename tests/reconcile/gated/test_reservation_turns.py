@@ -15,8 +15,9 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.queue.order import PATIENCE_SECONDS
-from topomend.kube.client import Reading, Resource
+from topomend.kube.client import Reading
 from topomend.kube.errors import NotFound, Unanswered
+from topomend.kube.resources import Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.reservation_turns import (
     LISTED_SECONDS,

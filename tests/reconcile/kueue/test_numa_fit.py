@@ -24,9 +24,10 @@ from topomend.cache.changes import Published
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.eligibility import Limits
 from topomend.decide.queue.order import Reservation
-from topomend.kube.client import NAMESPACES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists
 from topomend.kube.kueue import ADMISSION_CHECKS, RESOURCE_FLAVORS, WORKLOADS
+from topomend.kube.resources import NAMESPACES
 from topomend.model.nodes.node import HOSTNAME_LABEL
 from topomend.reconcile.kueue.numa_fit import ANSWERING_SECONDS, HELD_SECONDS, LIST_SECONDS, WAKING_SECONDS, NumaFit
 from topomend.reconcile.kueue.queued import Queued

@@ -16,11 +16,12 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.cache.changes import DeviceClassesListed
-from topomend.kube import client as clients
-from topomend.kube.client import DEVICE_CLASSES, Client, Resource, connect
+from topomend.kube import resources
+from topomend.kube.client import Client, connect
 from topomend.kube.devices import device_classes
 from topomend.kube.devices.device_classes import mapped_resources
 from topomend.kube.errors import Forbidden
+from topomend.kube.resources import DEVICE_CLASSES, Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.nodes.device_classes import LIST_SECONDS, RETRY_SECONDS, UNSERVED, DeviceClasses
 from topomend.reconcile.store import Store
@@ -93,7 +94,7 @@ def test_nothing_is_mapped_and_it_is_asked_seldom_where_the_api_is_not_served(
     unserved = Resource("resource.k8s.io/v9", "deviceclasses", namespaced=False)
     monkeypatch.setattr(device_classes, "DEVICE_CLASSES", unserved)
     assert served.after(LIST_SECONDS) == frozenset()
-    monkeypatch.setattr(device_classes, "DEVICE_CLASSES", clients.DEVICE_CLASSES)
+    monkeypatch.setattr(device_classes, "DEVICE_CLASSES", resources.DEVICE_CLASSES)
     assert served.after(LIST_SECONDS) == frozenset()
     assert served.after(RETRY_SECONDS) == {"vendor.com/accelerator", IMPLICIT}
 

@@ -17,8 +17,8 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import Snapshot
-from topomend.kube.client import NODE_TOPOLOGIES, Resource
 from topomend.kube.errors import NotFound, Unanswered, refused
+from topomend.kube.resources import NODE_TOPOLOGIES, Resource
 from topomend.reconcile.nodes.staleness import DISTRUST_SECONDS, Staleness
 from topomend.reconcile.store import Store
 from topomend.wire.published.node_topology import HEARTBEAT

@@ -17,7 +17,8 @@ from tests.reconcile.emitted import Emitted
 from topomend.cache import changes
 from topomend.drain.pods import AT_ONCE
 from topomend.gating.definitions import Installation
-from topomend.kube.client import LEASES, PODS, RELAUNCHES, Client, connect
+from topomend.kube.client import Client, connect
+from topomend.kube.resources import LEASES, PODS, RELAUNCHES
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.reconcile.observe.hand_back import RETRY_SECONDS, HandBack
 from topomend.reconcile.store import Store

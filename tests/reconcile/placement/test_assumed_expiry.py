@@ -7,8 +7,8 @@ from tests.builders import applied, guaranteed_pod, node_state, pod_manifest, sn
 from tests.clock import Clock
 
 from topomend.cache import changes
-from topomend.kube.client import Resource
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.placement.assumed_expiry import AssumedExpiry
 from topomend.reconcile.store import Store

@@ -9,8 +9,9 @@ from tests.builders import node_state, pod_manifest, snapshot_of
 from tests.clock import Clock
 
 from topomend.cache.changes import Published, TotalsUnknown
-from topomend.kube.client import Reading, Resource
+from topomend.kube.client import Reading
 from topomend.kube.errors import Unanswered
+from topomend.kube.resources import Resource
 from topomend.reconcile.placement.node_pods import DOUBT_SECONDS, FRESH_SECONDS, LIST_BURST, NodePods
 from topomend.reconcile.store import Store
 

@@ -20,8 +20,9 @@ from topomend.decide import gang
 from topomend.decide import plan as plans
 from topomend.decide.diagnosis.feasibility import ExcludedNodes
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import Reading, Resource
+from topomend.kube.client import Reading
 from topomend.kube.errors import Unanswered
+from topomend.kube.resources import Resource
 from topomend.model.pods.pod import requests_of
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.metrics.pods import Metrics

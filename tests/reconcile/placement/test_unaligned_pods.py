@@ -10,8 +10,8 @@ from tests.clock import Clock
 from tests.reconcile.emitted import Emitted
 
 from topomend.cache import changes
-from topomend.kube.client import Resource
 from topomend.kube.errors import NotFound, TooManyRequests, Unanswered, refused
+from topomend.kube.resources import Resource
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.placement.unaligned_pods import MAX_READ, UNPUBLISHED_SECONDS, UnalignedPods

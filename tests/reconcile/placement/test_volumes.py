@@ -13,9 +13,9 @@ from tests.intercepted import Intercepted
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
-from topomend.kube.client import CLAIMS, PODS, VOLUMES
 from topomend.kube.errors import NotFound, ServerFailed, TooManyRequests, Unanswered
 from topomend.kube.errors import refused as answer
+from topomend.kube.resources import CLAIMS, PODS, VOLUMES
 from topomend.model.pods.scheduling import NodeSelectorTerm, Placement, Requirement, WatchedPod
 from topomend.reconcile.placement.volumes import (
     AGAIN,

@@ -15,8 +15,8 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.gating.definitions import BRAKE
-from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, ServerFailed
+from topomend.kube.resources import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.refused import brake as brakes
 from topomend.reconcile.refused.brake import Brake

@@ -9,7 +9,7 @@ from tests.clusters import Cluster, pod
 from tests.intercepted import Intercepted
 from tests.waiting import eventually
 
-from topomend.kube.client import Resource
+from topomend.kube.resources import Resource
 from topomend.model.pods.scheduling import Owner
 from topomend.reconcile.refused.owners import why_not_recreated
 

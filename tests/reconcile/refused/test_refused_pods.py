@@ -11,7 +11,7 @@ from tests.refused_pods import refused, watched
 from topomend.cache.entries import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import RELAUNCHES
+from topomend.kube.resources import RELAUNCHES
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Step
 from topomend.reconcile.pod_id import PodID

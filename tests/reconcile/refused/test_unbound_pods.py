@@ -15,7 +15,7 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import RELAUNCHES, Resource
+from topomend.kube.resources import RELAUNCHES, Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Step
 from topomend.reconcile.namespace_limits import NamespaceLimits

@@ -21,7 +21,7 @@ from topomend.cli.numa.cluster.picture import Picture, Source
 from topomend.cli.output.console import echo, echo_data
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput
 from topomend.cli.output.formats import Printer, Row, check_watch, output_option, watch_option
-from topomend.kube.client import NODES, PODS
+from topomend.kube.resources import NODES, PODS
 from topomend.model.pods.running_pod import RunningPod
 from topomend.picture.form import PICTURES
 from topomend.wire.document import MalformedObject

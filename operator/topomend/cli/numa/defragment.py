@@ -22,7 +22,7 @@ from topomend.decide.defragment.movable import WORDS
 from topomend.decide.defragment.moves import Defragmented, DefragmentedPool, Limits, Move, Place
 from topomend.decide.defragment.search import defragment
 from topomend.explain.trace_text import numa_text
-from topomend.kube.client import BUDGETS
+from topomend.kube.resources import BUDGETS
 from topomend.model.bitmask import members
 from topomend.model.nodes.node_pool import pools_of
 

@@ -15,7 +15,7 @@ from topomend.cli.numa.cluster.completion import complete_nodes
 from topomend.cli.output.console import echo, echo_data
 from topomend.cli.output.formats import JSON, NAME, YAML, echo_document, object_name, output_option
 from topomend.cli.output.yaml_text import yaml_text
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.model.pods.scheduling import REFUSAL_PREFIX
 from topomend.wire.group import CREATOR_ANNOTATION, CREATOR_MAY_NOT, GROUP
 

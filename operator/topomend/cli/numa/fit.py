@@ -25,7 +25,7 @@ from topomend.decide.diagnosis.node_status import UNKNOWN, NodeStatus
 from topomend.decide.diagnosis.totals import Requests, status_by_totals, too_small
 from topomend.explain.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.explain.trace_text import numa_text
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.devices.device_supply import DeviceSupply, PodClaims
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import ONE_POD, Pod, requests_of, sum_of

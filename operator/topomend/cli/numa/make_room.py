@@ -17,7 +17,7 @@ from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, YAML, Printer, Row, echo_document, output_option
 from topomend.decide.queue.room import Occupant, Occupied, Room, candidates, room_on
 from topomend.explain.trace_text import numa_text
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.bitmask import members
 from topomend.picture.form import PICTURES
 

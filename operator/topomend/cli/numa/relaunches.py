@@ -12,7 +12,7 @@ from topomend.cli.output.age import age
 from topomend.cli.output.console import echo
 from topomend.cli.output.formats import Printer, Row, output_option, watch_option
 from topomend.cli.output.terminal import BAD, GOOD, PLAIN, QUIET, UNSURE, Style
-from topomend.kube.client import RELAUNCHES
+from topomend.kube.resources import RELAUNCHES
 from topomend.model.condition import Condition
 from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch.conditions import NEVER, SUCCEEDED

@@ -16,7 +16,7 @@ from topomend.cli.numa.drawing import NumaNodeOf, draw, holdings, nowhere, style
 from topomend.cli.output.console import echo, echo_data, echo_styled
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.output.formats import Printer, Row
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.model.machine import Machine
 from topomend.wire.document import MalformedObject

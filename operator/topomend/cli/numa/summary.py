@@ -32,7 +32,7 @@ from topomend.decide.pools.typical_pods import (
     times,
 )
 from topomend.explain.explanation import is_bytes
-from topomend.kube.client import NODE_TOPOLOGIES, PODS
+from topomend.kube.resources import NODE_TOPOLOGIES, PODS
 from topomend.model.nodes.node import Node
 from topomend.model.pods.pod import Pod
 from topomend.model.pods.scheduling import REFUSAL_PREFIX, Placement

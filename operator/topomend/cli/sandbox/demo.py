@@ -12,8 +12,8 @@ import click
 from topomend.cli.output.console import echo_styled
 from topomend.cli.output.failures import NO, CannotAsk
 from topomend.cli.sandbox.demo_environment import DemoCluster, StepFailed
-from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.kube.errors import APIError, NotFound
+from topomend.kube.resources import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.sandbox import NodeSpec, SandboxError
 
 DEPLOYMENTS = Resource("apps/v1", "deployments")

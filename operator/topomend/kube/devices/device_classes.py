@@ -6,7 +6,8 @@ Leaves to its callers how often to ask, and what to do where that fails.
 from collections.abc import Iterable
 from typing import Any
 
-from topomend.kube.client import DEVICE_CLASSES, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import DEVICE_CLASSES
 from topomend.wire.devices.device_class import read_device_class
 from topomend.wire.document import MalformedObject
 

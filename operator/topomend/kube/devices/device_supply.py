@@ -9,16 +9,16 @@ from itertools import islice
 from math import inf
 from typing import Any, Protocol, TypeVar
 
-from topomend.kube.client import (
+from topomend.kube.client import Client
+from topomend.kube.errors import APIError, NotFound
+from topomend.kube.resources import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
-    Client,
     Resource,
 )
-from topomend.kube.errors import APIError, NotFound
 from topomend.model.devices.claimed_device import DeviceKey
 from topomend.model.devices.device_supply import DeviceSupply, PodClaim, PodClaims
 from topomend.model.devices.offered_device import DeviceRequest, OfferedDevice

@@ -24,8 +24,9 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.decide.diagnosis.infeasible import another_would_admit
 from topomend.decide.queue.lines import is_held_by_us
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, Conflict, Invalid, NotFound, Refused, Unanswered
+from topomend.kube.resources import PODS
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.optional_right import OptionalRight

@@ -18,8 +18,9 @@ from topomend.decide.defragment.movable import Surroundings, age_of, why_left_ou
 from topomend.decide.defragment.moves import Pods
 from topomend.decide.diagnosis.totals import Requests, sums_by_node
 from topomend.decide.eligibility import why_opted_out
-from topomend.kube.client import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS, UNENDED, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS, UNENDED
 from topomend.model.pods.evictable_pod import EvictablePod
 from topomend.model.pods.scheduling import Owner
 from topomend.model.pods.workload import Workload

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from topomend.decide.budgets import Budget
-from topomend.kube.client import BUDGETS, PODS, UNENDED, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import BUDGETS, PODS, UNENDED
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.replay.lifecycle.node_affinity import matches_terms
 from topomend.wire.disruption_budget import DisruptionBudget, read_budget

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import PodKey
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, NotFound
 from topomend.kube.pod_groups import GROUP_RESOURCES
+from topomend.kube.resources import PODS
 from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.result import RETRY_SECONDS, Result, earliest

@@ -24,7 +24,8 @@ from topomend.decide.eligibility import why_opted_out
 from topomend.decide.queue import victims
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, reserved_numa_nodes
-from topomend.kube.client import PRIORITY_CLASSES, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import PRIORITY_CLASSES
 from topomend.model.pods.pod import requests_of
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer

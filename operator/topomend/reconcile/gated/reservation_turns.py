@@ -18,7 +18,8 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide.queue import order as queue_order
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, Reserved, is_expected_to_end, is_waiting
-from topomend.kube.client import PODS, UNENDED, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import PODS, UNENDED
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.nodes.replay_shares import within_shares

@@ -8,7 +8,8 @@ from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.decide.queue import victims
-from topomend.kube.client import PODS, UNENDED, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import PODS, UNENDED
 from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.model.pods.scheduling import Placement, WatchedPod
 from topomend.reconcile.gated.budgets import Budgets

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 
 from topomend.cache.changes import DeviceClassesListed
-from topomend.kube.client import DEVICE_CLASSES, Client
+from topomend.kube.client import Client
 from topomend.kube.devices.device_classes import mapped_resources
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.resources import DEVICE_CLASSES
 from topomend.reconcile.store import Store
 
 LIST_SECONDS = 10.0

@@ -11,8 +11,9 @@ from contextlib import suppress
 
 from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import Publication
-from topomend.kube.client import NODE_TOPOLOGIES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from topomend.cache.snapshot import Publication
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Conflict, Forbidden, NotFound
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES
 from topomend.model.nodes.node import Node
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store

@@ -20,8 +20,9 @@ from topomend.drain.pods import Pods
 from topomend.drain.relaunches import Relaunches
 from topomend.gating.definitions import Installation
 from topomend.gating.withdrawal import Left, Withdrawal
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, NotFound, NotPermitted
+from topomend.kube.resources import PODS
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.store import Store

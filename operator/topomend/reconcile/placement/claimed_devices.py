@@ -19,7 +19,7 @@ from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import PodKey, Snapshot
 from topomend.decide.claims.beside_devices import KnownDevices
 from topomend.decide.diagnosis.feasibility import diagnose
-from topomend.kube.client import PODS, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.devices.device_supply import (
     TakenDevices,
     TooManyDevices,
@@ -31,6 +31,7 @@ from topomend.kube.devices.device_supply import (
     supply_of,
 )
 from topomend.kube.errors import APIError, Forbidden, NotFound, Unanswered
+from topomend.kube.resources import PODS, Resource
 from topomend.model.devices.device_supply import Part, PodClaims
 from topomend.model.devices.offered_device import OfferedDevice
 from topomend.model.pods.pod import requests_of

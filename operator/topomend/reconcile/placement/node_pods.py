@@ -14,7 +14,8 @@ from typing import Any
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import ListBegun, ListFailed, NodePodsListed
-from topomend.kube.client import PODS, UNENDED, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import PODS, UNENDED
 from topomend.model.pods.pod import sum_of
 from topomend.model.quantity import MilliQuantity
 from topomend.reconcile.store import Store

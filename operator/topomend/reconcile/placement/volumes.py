@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import PodVolumesRead
 from topomend.kube.claim_volumes import NotItsVolume, NoVolume, Terms, read_terms_of
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Forbidden, NotFound
+from topomend.kube.resources import Resource
 from topomend.model.pods.scheduling import Placement, WatchedPod, is_refusal
 from topomend.reconcile.object_faults import concerns_all
 from topomend.reconcile.result import DONE, Result

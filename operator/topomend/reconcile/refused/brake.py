@@ -25,8 +25,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from topomend.base.bounded_dict import BoundedDict
-from topomend.kube.client import BRAKES, Client
+from topomend.kube.client import Client
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, MethodNotAllowed, NotFound
+from topomend.kube.resources import BRAKES
 from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.refused import owners
 from topomend.wire.group import BRAKE, BRAKE_NAME, UNGATED_NAMESPACES

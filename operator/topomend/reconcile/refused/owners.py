@@ -7,8 +7,9 @@ is another namespace's or makes no pods any more. Leaves which kinds are asked a
 import re
 
 from topomend.decide.eligibility import counts_deletions
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, Invalid, MethodNotAllowed, NotFound
+from topomend.kube.resources import Resource
 from topomend.model.pods.scheduling import Owner
 from topomend.wire.document import Document, MalformedObject
 

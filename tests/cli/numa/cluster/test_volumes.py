@@ -11,7 +11,7 @@ from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.volumes import local_volume, with_claim
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import CLAIMS
+from topomend.kube.resources import CLAIMS
 
 pytestmark = pytest.mark.cluster
 

@@ -14,8 +14,9 @@ from tests.clusters import CRDS, NODE_A, STORM, Cluster, pod, storm_replicas, st
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import CRON_JOBS, EVENTS, JOBS, NODE_TOPOLOGIES, PODS, STATEFUL_SETS, Resource, connect
+from topomend.kube.client import connect
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import CRON_JOBS, EVENTS, JOBS, NODE_TOPOLOGIES, PODS, STATEFUL_SETS, Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -16,8 +16,9 @@ from topomend.cli.numa.explain.several import overview, seen
 from topomend.cli.numa.explain.surroundings import Surroundings
 from topomend.cli.numa.explain.wait import NO_WAIT
 from topomend.cli.output.failures import NO, YES
-from topomend.kube.client import BUDGETS, EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.resources import BUDGETS, EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
 from topomend.runtime.event_recorder import CONTROLLER
 from topomend.wire.group import FIT_GATE, PLACEHOLDER_GATE
 

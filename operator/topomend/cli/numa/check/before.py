@@ -9,7 +9,7 @@ from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.console import echo, echo_lines
 from topomend.cli.output.formats import DOCUMENTS, NAME, echo_document
 from topomend.discover.kubelet_config.layouts import cure
-from topomend.kube.client import NODES, PODS
+from topomend.kube.resources import NODES, PODS
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.pods.scheduling import read_watched_pod

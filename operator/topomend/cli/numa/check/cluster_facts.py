@@ -25,7 +25,10 @@ from topomend.cli.numa.check.rights import denied
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.drain.operators import LABELS as OPERATORS
 from topomend.gating.definitions import NAMES, Installation
-from topomend.kube.client import (
+from topomend.kube.errors import APIError, Forbidden, NotFound
+from topomend.kube.kueue import ADMISSION_CHECKS
+from topomend.kube.pod_groups import GROUP_RESOURCES
+from topomend.kube.resources import (
     BRAKES,
     CLUSTER_ROLE_BINDINGS,
     DAEMON_SETS,
@@ -45,9 +48,6 @@ from topomend.kube.client import (
     VALIDATING_ADMISSION_POLICY_BINDINGS,
     Resource,
 )
-from topomend.kube.errors import APIError, Forbidden, NotFound
-from topomend.kube.kueue import ADMISSION_CHECKS
-from topomend.kube.pod_groups import GROUP_RESOURCES
 from topomend.model.devices.claimed_device import CPU_DRIVER
 from topomend.model.pods.running_pod import RunningPod
 from topomend.model.pods.scheduling import PodGroup, WatchedPod

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from topomend.check.facts import Right
-from topomend.kube.client import SUBJECT_ACCESS_REVIEWS, Client
+from topomend.kube.client import Client
+from topomend.kube.resources import SUBJECT_ACCESS_REVIEWS
 
 AT_A_TIME = 8
 """How many questions are under way together: there are about a hundred."""

@@ -16,7 +16,10 @@ from topomend.cli.numa.cluster.completion import complete_contexts, complete_nam
 from topomend.cli.numa.cluster.picture import Picture, Source, take
 from topomend.cli.output.console import waiting
 from topomend.cli.output.failures import BadInput, CannotAsk
-from topomend.kube.client import (
+from topomend.kube.client import Client, connect
+from topomend.kube.connection.kubeconfig import BadSelection, NotConfigured
+from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, Unanswered, Untrusted
+from topomend.kube.resources import (
     BUDGETS,
     NAMESPACES,
     NODE_TOPOLOGIES,
@@ -25,12 +28,8 @@ from topomend.kube.client import (
     PRIORITY_CLASSES,
     RELAUNCHES,
     UNENDED,
-    Client,
     Resource,
-    connect,
 )
-from topomend.kube.connection.kubeconfig import BadSelection, NotConfigured
-from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, Unanswered, Untrusted
 from topomend.wire.group import API_VERSION, GROUP
 from topomend.wire.shapes import AdmittingTopology, ChosenNode
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Resource, connect
+from topomend.kube.client import connect
 from topomend.kube.connection.access import context_names
 from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Resource
 
 
 def complete_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from topomend.cli.numa.cluster.picture import Picture, Source
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, Gone, Unanswered
+from topomend.kube.resources import Resource
 
 SETTLE_SECONDS = 0.3
 """How long a change waits for others, so that a burst of changes makes one picture."""

@@ -6,8 +6,9 @@ Owns lists. What an object means is left to the reader of its source.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden
+from topomend.kube.resources import Resource
 
 Reader = Callable[[dict[str, Any]], Iterable[Any]]
 

@@ -13,7 +13,7 @@ from topomend.cache.snapshot import Snapshot
 from topomend.cache.topology_reader import TopologyReader
 from topomend.cli.numa.cluster.picture import Picture
 from topomend.cli.output.console import echo
-from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES
 from topomend.model.nodes.node import HOSTNAME_LABEL, Node
 from topomend.model.nodes.node_state import NodeState
 from topomend.wire.document import MalformedObject

@@ -32,7 +32,7 @@ from topomend.decide.diagnosis.totals import Requests, ask_with_totals, status_b
 from topomend.explain.explanation import cause_of
 from topomend.explain.explanation import explain as explanation
 from topomend.explain.remedy import remedy_of
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.narrowing import ANYWHERE
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import Pod, requests_of

@@ -8,8 +8,8 @@ from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.failures import NOT_KNOWN, YES
 from topomend.decide.eligibility import REASONS
 from topomend.explain.explanation import amounts, numa_nodes_text
-from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
+from topomend.kube.resources import EVENTS
 from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod, is_refusal
 from topomend.model.verdict import Verdict
 from topomend.wire.pods.scheduling import read_watched_pod

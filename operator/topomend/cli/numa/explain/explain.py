@@ -33,7 +33,7 @@ from topomend.cli.output.formats import (
     output_option,
     watch_option,
 )
-from topomend.kube.client import PODS, RELAUNCHES
+from topomend.kube.resources import PODS, RELAUNCHES
 from topomend.model.relaunch_record import Relaunch
 from topomend.picture.form import PICTURES
 from topomend.wire.document import MalformedObject

@@ -10,7 +10,7 @@ from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.numa.explain.refusal_table import refusal_table
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.explain.explanation import explain_resize
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import Pod, requests_of
 from topomend.replay.resize import Totals, is_shown, resize

@@ -13,9 +13,9 @@ from topomend.cli.numa.explain.earlier_refusal import EXPLAINED
 from topomend.cli.numa.explain.waiting import event_time
 from topomend.cli.output.failures import CannotAsk
 from topomend.decide.diagnosis.totals import Requests
-from topomend.kube.client import EVENTS, NAMESPACES, PODS, UNENDED
 from topomend.kube.errors import APIError
 from topomend.kube.pod_groups import GROUP_RESOURCES
+from topomend.kube.resources import EVENTS, NAMESPACES, PODS, UNENDED
 from topomend.model.nodes.node import Node
 from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.relaunch.placeholder import LABELS

@@ -5,8 +5,8 @@ from enum import Enum
 from typing import Any
 
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
+from topomend.kube.resources import EVENTS
 from topomend.model.pods.scheduling import REFUSAL_PREFIX
 
 FAILED_SCHEDULING = "FailedScheduling"

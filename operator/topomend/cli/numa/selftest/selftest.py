@@ -22,8 +22,8 @@ from topomend.cli.numa.selftest.trials import CLEAN, NotKnown, Outcome, Trials, 
 from topomend.cli.output.console import confirm, echo, echo_lines
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, YAML, Printer, document_text, output_option
-from topomend.kube.client import NAMESPACES
 from topomend.kube.errors import APIError, Forbidden
+from topomend.kube.resources import NAMESPACES
 from topomend.selftest.cases import Choice, choose
 from topomend.selftest.compare import Agreement, Seen, predict
 from topomend.selftest.manifest import PREFIX, pod_manifest

@@ -22,7 +22,6 @@ from topomend.cli.numa.cluster.states import snapshot_of
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import CannotAsk
 from topomend.decide.diagnosis.filters import too_little_left
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, UNENDED, Resource
 from topomend.kube.errors import (
     AlreadyExists,
     APIError,
@@ -35,6 +34,7 @@ from topomend.kube.errors import (
     Untrusted,
     retry_after,
 )
+from topomend.kube.resources import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, UNENDED, Resource
 from topomend.model.nodes.node_state import PodAllocation
 from topomend.model.pods.bound_pod import BoundPod
 from topomend.model.pods.pod import requests_of

@@ -20,7 +20,7 @@ from topomend.cli.numa.cluster.states import readable_nodes, snapshot_of
 from topomend.cli.numa.what_if.comparison import Question, question_options
 from topomend.cli.output.console import waiting
 from topomend.cli.output.failures import BadInput
-from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.kube.resources import NODE_TOPOLOGIES, NODES
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import NODE_TOPOLOGY
 

@@ -6,8 +6,9 @@ Owns following ownerReferences. What the user may not read is told to the caller
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from topomend.kube.client import Client, Resource
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, Refused
+from topomend.kube.resources import Resource
 from topomend.kube.served_kinds import BUILT_IN
 from topomend.model.pods.scheduling import Owner
 from topomend.wire.document import Document, MalformedObject

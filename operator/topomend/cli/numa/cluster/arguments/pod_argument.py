@@ -14,8 +14,8 @@ from topomend.cli.numa.cluster.arguments.strict_fields import warn_of_unknown_fi
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
-from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
+from topomend.kube.resources import PODS
 from topomend.model.pods.pod import Pod
 from topomend.model.pods.scheduling import Placement
 from topomend.relaunch import narrowed_affinity

@@ -12,8 +12,8 @@ from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.numa.cluster.arguments.owners import Owners
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.failures import BadInput
-from topomend.kube.client import PODS
 from topomend.kube.errors import APIError, Forbidden, NotFound
+from topomend.kube.resources import PODS
 from topomend.kube.served_kinds import POD, WORKLOADS, ServedKind, built_in_kind, custom_kinds
 
 

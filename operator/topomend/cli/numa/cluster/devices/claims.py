@@ -14,8 +14,8 @@ from topomend.cache.snapshot import Snapshot
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.numa.cluster.devices.device_places import DevicePlaces, device_places
 from topomend.explain.trace_text import numa_text
-from topomend.kube.client import NODE_TOPOLOGIES, RESOURCE_CLAIMS
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NODE_TOPOLOGIES, RESOURCE_CLAIMS
 from topomend.model.bitmask import NUMAMask
 from topomend.model.devices.claimed_device import ClaimedDevice, ContainerClaim
 from topomend.model.pods.pod import Pod

@@ -13,9 +13,9 @@ from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.console import echo
 from topomend.decide.claims.device_claims import ClaimAnswer, Sharing, claims_on
-from topomend.kube.client import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
 from topomend.kube.devices import device_supply
 from topomend.kube.errors import APIError
+from topomend.kube.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
 from topomend.model.devices.device_supply import DeviceSupply, PodClaims
 from topomend.model.pods.pod import Pod
 from topomend.replay.admission import admit

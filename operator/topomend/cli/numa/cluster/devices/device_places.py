@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.kube.client import RESOURCE_SLICES
 from topomend.kube.errors import APIError
+from topomend.kube.resources import RESOURCE_SLICES
 from topomend.model.devices.claimed_device import DeviceKey
 from topomend.wire.devices.resource_slice import read_numa_nodes
 from topomend.wire.document import MalformedObject

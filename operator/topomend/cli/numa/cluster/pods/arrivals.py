@@ -15,7 +15,7 @@ from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.failures import BadInput
 from topomend.decide.simulation.history import Stay
 from topomend.decide.simulation.what_if import Arrival
-from topomend.kube.client import PODS, UNENDED
+from topomend.kube.resources import PODS, UNENDED
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.pods.pod import read_pod
 from topomend.wire.pods.running_pod import workload_of

@@ -20,8 +20,8 @@ from topomend.decide.defragment.moves import Pods
 from topomend.decide.diagnosis.totals import Requests, sums_by_node
 from topomend.decide.eligibility import why_not_wanted
 from topomend.kube.claim_volumes import NotItsVolume, NoVolume, Terms, read_terms_of
-from topomend.kube.client import NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS, UNENDED
 from topomend.kube.errors import APIError
+from topomend.kube.resources import NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS, UNENDED
 from topomend.model.pods.evictable_pod import EvictablePod
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.pods.workload import Workload

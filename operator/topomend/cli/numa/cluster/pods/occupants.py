@@ -15,8 +15,8 @@ from topomend.cli.numa.cluster.cluster import VIEWER, Cluster
 from topomend.cli.output.failures import CannotAsk
 from topomend.decide.budgets import Budget, NamespacesBudget
 from topomend.decide.queue.room import Occupant, Occupied
-from topomend.kube.client import BUDGETS, PODS, PRIORITY_CLASSES, UNENDED
 from topomend.kube.errors import Forbidden
+from topomend.kube.resources import BUDGETS, PODS, PRIORITY_CLASSES, UNENDED
 from topomend.model.pods.scheduling import Owner
 from topomend.wire.disruption_budget import DisruptionBudget, read_budget
 from topomend.wire.document import Document, MalformedObject

@@ -11,7 +11,7 @@ from topomend.cache.changes import ENDED
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.numa.cluster.pods.arrivals import Arrivals, LeftOut, arrival_of
 from topomend.decide.simulation.history import Stay
-from topomend.kube.client import PODS
+from topomend.kube.resources import PODS
 from topomend.wire.document import Document, MalformedObject
 
 REFUSED = "its kubelet refused it, so nobody knows how long it would have run; the pod that came after it counts"
