@@ -38,7 +38,8 @@ class Answer:
 class API:
     """One account at one API server. ``authority`` is the certificate to trust, in PEM.
 
-    Accounts of a server share its ``connections``: opening one takes longer than most requests.
+    Accounts of a server share its ``connections``: opening one takes longer than most requests. A request that is not
+    answered raises ConnectionError.
     """
 
     server: str
@@ -90,14 +91,17 @@ class API:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         headers |= dict(zip(("Impersonate-User", "Impersonate-Group"), self.acts_as, strict=False))
         headers |= {f"Impersonate-Extra-{key}": value for key, value in self.extra}
-        response = self.connections.request(
-            method,
-            self.server + path,
-            body=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            retries=False,
-            timeout=30,
-        )
+        try:
+            response = self.connections.request(
+                method,
+                self.server + path,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                retries=False,
+                timeout=30,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(f"{method} {path}: {error}") from error
         return Answer(response.status, _content(response.data))
 
 
