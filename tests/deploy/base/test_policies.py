@@ -313,7 +313,7 @@ def test_the_operator_deletes_no_pod_that_was_bound_after_the_claim(pods_of: tup
 
 def test_the_operator_claims_no_unschedulable_pod_that_it_did_not_ungate(pods_of: tuple[API, API]) -> None:
     admin, operator = pods_of
-    path = f"{PODS}/{admin.create(PODS, new_pod(nodeSelector={'no-such': 'node'})).content['metadata']['name']}"
+    path = existing(admin, schedulerName="nobody")  # kube-scheduler would write to it while it is claimed
     assert admin.patch(f"{path}/status", {"status": UNSCHEDULABLE}).allowed
     assert _claim(operator, path).code == 403
     assert operator.delete(path).code == 403
