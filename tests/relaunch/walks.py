@@ -22,6 +22,7 @@ EVERY = [
     Bounds(operators=2, faults=1, edits=1),
     Bounds(operators=1, faults=1, drains=1, edits=1),
     Bounds(operators=1, faults=2, records=1, edits=1),
+    Bounds(operators=2, drains=1, unbound=1),
     Bounds(operators=1, drains=1, records=1, edits=1),
     Bounds(operators=1, deletions=1, ends=1, drains=1),
     Bounds(operators=1, faults=1, deletions=1, ends=1),
