@@ -78,9 +78,10 @@ def go_version(go: Path) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """What every build needs in its environment, on this machine as it is now."""
-    is_roomy = psutil.virtual_memory().available >= ROOMY * ((os.cpu_count() or 1) + 2)
-    return ENVIRONMENT | (FASTER if is_roomy else {})
+    """What every build needs in its environment, on this machine as it is now. What its user has set stays."""
+    if psutil.virtual_memory().available < ROOMY * ((os.cpu_count() or 1) + 2):
+        return dict(ENVIRONMENT)
+    return ENVIRONMENT | {name: os.environ.get(name, value) for name, value in FASTER.items()}
 
 
 def run_go(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
