@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from verify.oracle.random_cases.recorded import RECORDED
+
 from topomend.model.bitmask import CPUSet
 
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "hwloc"
-"""Where recorded machines may lie, beside the project."""
-
-NAMES = sorted(path.name.removesuffix(".tar.bz2") for path in RECORDED.glob("*.tar.bz2"))
+NAMES = list(RECORDED)
 
 LSTOPO = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
 

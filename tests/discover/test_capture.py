@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from tests.closed_folder import closed
 from tests.discover.discovered import object_of
 from tests.discover.lstopo import NAMES
+from verify.oracle.random_cases.recorded import unpacked
 
 from topomend.discover.capture import MAX_UNPACKED, Capture, NotACapture, capture
 from topomend.discover.capture import unpack as unpack_archive
@@ -135,10 +135,8 @@ def without_free(text: str) -> object:
 
 @pytest.mark.skipif(not NAMES, reason="no recorded machines beside the project (../shared/data/hwloc)")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_capture_of_a_recorded_machine_is_read_as_the_recording_is(
-    name: str, recorded: Callable[[str], Path], tmp_path: Path
-) -> None:
-    assert recaptured(recorded(name), tmp_path) == printed(recorded(name))
+def test_a_capture_of_a_recorded_machine_is_read_as_the_recording_is(name: str, tmp_path: Path) -> None:
+    assert recaptured(unpacked(name), tmp_path) == printed(unpacked(name))
 
 
 @pytest.mark.cluster

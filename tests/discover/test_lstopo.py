@@ -4,13 +4,14 @@ Both read what the kernel wrote; where they differ on purpose the difference is 
 difference that is none any more fails the test.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.discover.lstopo import LSTOPO, NAMES, Reading, read_with_lstopo
+from verify.oracle.random_cases.recorded import unpacked
 
 from topomend.discover.host import read_host
 from topomend.model.bitmask import CPUSet, format_id_list
@@ -161,11 +162,9 @@ def differences(root: Path) -> dict[str, str]:
 
 @pytest.mark.skipif(not NAMES, reason="no recorded machines beside the project (../shared/data/hwloc)")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_machine_is_what_lstopo_reads_but_for_the_differences_that_are_meant(
-    name: str, recorded: Callable[[str], Path]
-) -> None:
+def test_a_recorded_machine_is_what_lstopo_reads_but_for_the_differences_that_are_meant(name: str) -> None:
     intended = {aspect for machine, aspect in INTENDED if machine == name}
-    actual = differences(recorded(name))
+    actual = differences(unpacked(name))
     assert set(actual) == intended, "; ".join(actual.values())
 
 

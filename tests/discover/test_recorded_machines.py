@@ -4,12 +4,11 @@ They are not part of the project; the test runs if they are stored beside it.
 """
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tests.discover.discovered import object_of
 from tests.discover.lstopo import NAMES
+from verify.oracle.random_cases.recorded import unpacked
 
 from topomend.discover.discover import discover
 from topomend.wire.published.node_topology import read_node_topology
@@ -24,8 +23,8 @@ pytestmark = pytest.mark.skipif(not NAMES, reason="no recorded machines beside t
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str, recorded: Callable[[str], Path]) -> None:
-    discovery = discover(recorded(name), None, None, None, "recorded")
+def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str) -> None:
+    discovery = discover(unpacked(name), None, None, None, "recorded")
     document = json.loads(json.dumps(object_of(discovery)))
     assert read_node_topology(document).machine == discovery.state.machine
     assert discovery.state.machine.cores
@@ -51,16 +50,12 @@ def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str, recor
         ("nvidiagpunumanodes", 8, 32, 8),
     ],
 )
-def test_counts_agree_with_what_the_machine_is_known_for(
-    name: str, nodes: int, cpus: int, cores: int, recorded: Callable[[str], Path]
-) -> None:
-    machine = discover(recorded(name), None, None, None, "recorded").state.machine
+def test_counts_agree_with_what_the_machine_is_known_for(name: str, nodes: int, cpus: int, cores: int) -> None:
+    machine = discover(unpacked(name), None, None, None, "recorded").state.machine
     assert (len(machine.numa_nodes), machine.cpus.bit_count(), len(machine.cores)) == (nodes, cpus, cores)
 
 
-def test_a_machine_whose_cores_the_kubelet_groups_otherwise_is_shown_with_both_groupings(
-    recorded: Callable[[str], Path],
-) -> None:
+def test_a_machine_whose_cores_the_kubelet_groups_otherwise_is_shown_with_both_groupings() -> None:
     """An Itanium whose firmware gives the cores of different sockets equal ids."""
-    machine = discover(recorded("16ia64-8n2s"), None, None, None, "recorded").state.machine
+    machine = discover(unpacked("16ia64-8n2s"), None, None, None, "recorded").state.machine
     assert (len(machine.cores), len(machine.hardware.cores)) == (8, 16)

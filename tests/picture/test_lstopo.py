@@ -1,12 +1,10 @@
 """A drawing has as many CPUs, cores, packages, dies, caches, NUMA nodes and devices as Debian's lstopo finds."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from tests.discover.lstopo import LSTOPO, NAMES, Reading, read_with_lstopo
 from tests.discover.test_lstopo import INTENDED
 from tests.picture.drawn import of_class, svg_of_node
+from verify.oracle.random_cases.recorded import unpacked
 
 from topomend.discover.host import read_host
 from topomend.model.machine import Machine, PCIDevice
@@ -48,9 +46,9 @@ def of_lstopo(theirs: Reading) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_drawing_of_a_recorded_machine_has_the_counts_of_lstopo(name: str, recorded: Callable[[str], Path]) -> None:
-    actual = drawn(read_host(recorded(name), whole=True).machine)
-    expected = of_lstopo(read_with_lstopo(recorded(name)))
+def test_a_drawing_of_a_recorded_machine_has_the_counts_of_lstopo(name: str) -> None:
+    actual = drawn(read_host(unpacked(name), whole=True).machine)
+    expected = of_lstopo(read_with_lstopo(unpacked(name)))
     meant = {aspect for machine, aspect in INTENDED if machine == name}
     assert {aspect: count for aspect, count in actual.items() if aspect not in meant} == {
         aspect: count for aspect, count in expected.items() if aspect not in meant

@@ -113,9 +113,7 @@ def test_a_full_node_has_no_case() -> None:
 
 @pytest.mark.skipif(not RECORDED, reason="no recorded machines beside the project (../shared/data/hwloc)")
 @pytest.mark.parametrize("name", RECORDED)
-def test_every_recorded_machine_has_cases_of_different_names_that_fit_and_can_be_predicted(
-    name: str,
-) -> None:
+def test_every_recorded_machine_has_cases_of_different_names_that_fit_and_can_be_predicted(name: str) -> None:
     state = careful_state(read_host(unpacked(name)).machine)
     node = node_of(state)
     if not node.allocatable["memory"]:  # of some machines nobody recorded it

@@ -1,12 +1,11 @@
 """Which facts of a node are features, and that they are those of its machine and its kubelet."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.builders import node_state
 from tests.discover.lstopo import LSTOPO, NAMES, read_with_lstopo
+from verify.oracle.random_cases.recorded import unpacked
 
 from topomend.discover.features.node_features import (
     KINDS,
@@ -110,8 +109,8 @@ def test_devices_without_end_are_bounded() -> None:
 @pytest.mark.skipif(LSTOPO is None, reason="no lstopo on this machine: apt-get install hwloc")
 @pytest.mark.skipif(not NAMES, reason="no recorded machines beside the project (../shared/data/hwloc)")
 @pytest.mark.parametrize("name", [name for name in WITH_PCI if name in NAMES])
-def test_the_features_of_a_recorded_machine_are_what_lstopo_reads(name: str, recorded: Callable[[str], Path]) -> None:
-    root = recorded(name)
+def test_the_features_of_a_recorded_machine_are_what_lstopo_reads(name: str) -> None:
+    root = unpacked(name)
     theirs = read_with_lstopo(root)
     machine = read_host(root, whole=True).machine
     features = node_features(replace(node_state(), machine=machine), is_ready=False)
