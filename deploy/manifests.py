@@ -38,8 +38,9 @@ def objects(folder: Path = DEPLOY) -> list[dict[str, Any]]:
 
 def crd(plural: str) -> dict[str, Any]:
     """The definition of one of our kinds."""
-    [definition] = documents((CRDS / f"topomend.io_{plural}.yaml").read_text())
-    return dict(definition)
+    definition: dict[str, Any]
+    (definition,) = documents((CRDS / f"topomend.io_{plural}.yaml").read_text())
+    return definition
 
 
 def crd_schema(plural: str) -> dict[str, Any]:

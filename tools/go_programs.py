@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.releases import toolchain
 from topomend.sandbox.releases.build import cache_key, locked
-from topomend.sandbox.releases.toolchain import environment as of_builds
-from topomend.sandbox.releases.toolchain import find_go, run_go
 
 
 class NotBuilt(RuntimeError):
@@ -52,8 +51,8 @@ class GoPrograms:
 
 def go(folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
     """What ``go`` prints in the folder of a module. Raises NotBuilt, SandboxUnavailable."""
-    found = find_go(_minimum(folder), _say)
-    done = run_go(found, folder, {**os.environ, **of_builds(), **environment}, *arguments)
+    found = toolchain.find_go(_minimum(folder), _say)
+    done = toolchain.run_go(found, folder, {**os.environ, **toolchain.environment(), **environment}, *arguments)
     if done.returncode:
         raise NotBuilt(f"go {arguments[0]} failed in {folder}: {(done.stderr or done.stdout).strip()[-2000:]}")
     return done.stdout
