@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.builders import gated_pod, guaranteed_pod, node_state, running, snapshot_of
+from tests.builders import gated_pod, guaranteed_pod, node_state, pod, running, snapshot_of
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
@@ -126,3 +126,11 @@ def test_a_pod_that_the_scheduler_judges_by_more_lets_assumed_pods_arrive_before
     assert isinstance(chosen, plans.RelaunchOn)
     assert chosen.narrowing.allows("a")
     assert chosen.narrowing.allows("b")
+
+
+def test_pods_that_hold_nothing_exclusively_cost_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of them may be assumed on a node: each of their orders would be replayed for each further pod."""
+    monkeypatch.setattr(bind_order, "admit", lambda *_: pytest.fail("tried"))
+    small = [pod(f"small-{number}", "cpu=100m memory=1Mi") for number in range(200)]
+    assert in_any_order(EMPTY, small, guaranteed_pod("wide", 6))
+    assert in_any_order(EMPTY, small, small[0], "low")

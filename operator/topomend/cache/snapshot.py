@@ -51,8 +51,10 @@ class LaterStates:
         known = self._states.get((id(state), id(pod)))
         if known:
             return known[2]
-        from topomend.replay.admission import admit  # noqa: PLC0415
+        from topomend.replay.admission import admit, may_allocate  # noqa: PLC0415
 
+        if not may_allocate(state, pod):
+            return state  # hundreds of such pods may be assumed on a node
         return self._remember((id(state), id(pod)), state, pod, admit(state, pod, effort)[1])
 
     def without_pod(self, state: NodeState, key: PodKey) -> NodeState:

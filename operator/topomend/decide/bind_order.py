@@ -13,7 +13,7 @@ from topomend.alignment.requested import is_aligned
 from topomend.cache.snapshot import PodKey, Publication
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, container_requests, requests_of
-from topomend.replay.admission import admit, release
+from topomend.replay.admission import admit, may_allocate, release
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement
 
@@ -28,36 +28,41 @@ MAX_INTERLEAVED = 6
 def admitted_in_any_order(publication: Publication, pod: Pod, effort: Effort = UNLIMITED) -> bool:
     """Whether the node admits ``pod`` and all pods assumed there, in every order.
 
-    True at once where one NUMA node has room for all of them together: that always remains possible.
-    Raises Overspent.
+    True at once where one NUMA node has room for all of them together: that always remains possible. Pods that hold
+    nothing exclusively take nothing from any other, whenever they come. Raises Overspent.
     """
-    if not publication.assumed_pods:
+    assumed = [other for other in publication.assumed_pods if _counts(publication.state, other)]
+    if not assumed:
         return True
-    pods, ended = (*publication.assumed_pods, pod), tuple(publication.ended)
+    pods, ended = (*assumed, pod), tuple(publication.ended)
     # Case: one NUMA node has room for all of them together, whatever the order.
     if _fit_one_numa_node(publication.remaining, pods):
         return True
     # Case: too many orders to try. An agent publishes within a second, and then there are fewer.
     if ended and len(pods) + len(ended) > MAX_INTERLEAVED:
         return False
-    aligned = _aligned_in_turn(publication, pod, effort)
+    aligned = _aligned_in_turn(publication.remaining, pods, effort)
     orders = _orders(pods, aligned, pod if ended else None)
     return all(_admitted(publication.state, ended, order, aligned, effort, last=pod) for order in orders)
 
 
-def _aligned_in_turn(publication: Publication, pod: Pod, effort: Effort) -> Sequence[Pod]:
-    """The pods that ask for alignment and get it if they arrive in the order in which they were ungated.
+def _counts(state: NodeState, pod: Pod) -> bool:
+    return pod.single_numa_node or may_allocate(state, pod)
+
+
+def _aligned_in_turn(state: NodeState, pods: Sequence[Pod], effort: Effort) -> Sequence[Pod]:
+    """The pods that ask for alignment and get it if they arrive in this order, in which they were ungated; the last.
 
     One that somebody else sent here gets none perhaps, and keeps no other from the node.
     """
-    state, aligned = publication.remaining, list[Pod]()
-    if not any(other.single_numa_node for other in (*publication.assumed_pods, pod)):
+    aligned = list[Pod]()
+    if not any(pod.single_numa_node for pod in pods):
         return aligned
-    for other in publication.assumed_pods:
+    for other in pods[:-1]:
         state = admit(state, other, effort)[1]
         if other.single_numa_node and is_aligned(state, other):
             aligned.append(other)
-    return [*aligned, pod]
+    return [*aligned, pods[-1]]
 
 
 def _admitted(  # noqa: PLR0913  what an order depends on
