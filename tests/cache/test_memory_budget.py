@@ -35,3 +35,14 @@ def test_one_group_leaves_room_to_others() -> None:
     assert not budget.take(Part(), 100, "a")
     assert budget.take(parts[1], 400, "b")
     assert not budget.take(Part(), 100, "c")
+
+
+def test_a_part_that_takes_the_place_of_another_needs_room_for_the_difference_alone() -> None:
+    budget, parts = MemoryBudget(1000, ordinary=10), [Part(), Part(), Part()]
+    assert budget.take(parts[0], 900)
+    assert not budget.take(parts[1], 900)
+    assert budget.take(parts[1], 900, freed=900)
+    del parts[0]
+    assert not budget.has_room(1001, freed=900)
+    assert not budget.has_room(101, freed=10), "an ordinary part had no room of its own"
+    assert budget.take(parts[1], 1000, freed=900)

@@ -22,17 +22,18 @@ class MemoryBudget:
         self._taken: dict[int, tuple[str, int]] = {}
         self._numbers = count()
 
-    def has_room(self, size: int, group: str = "") -> bool:
-        """Whether there is room for a part of this size now."""
-        if size <= self._ordinary:
+    def has_room(self, size: int, group: str = "", *, freed: int = 0) -> bool:
+        """Whether there is room for a part of this size now, which takes the place of one of ``freed`` bytes."""
+        if size <= self._ordinary or size <= freed:
             return True
+        size -= freed if freed > self._ordinary else 0
         taken = list(self._taken.values())
         of_group = sum(part_size for owner, part_size in taken if owner == group)
         return sum(part_size for _, part_size in taken) + size <= self._most and of_group + size <= self._most_of_group
 
-    def take(self, part: object, size: int, group: str = "") -> bool:
+    def take(self, part: object, size: int, group: str = "", *, freed: int = 0) -> bool:
         """Count ``part`` as long as it exists. Returns False, and does not count it, where there is no room for it."""
-        if not self.has_room(size, group):
+        if not self.has_room(size, group, freed=freed):
             return False
         if size > self._ordinary:
             number = next(self._numbers)

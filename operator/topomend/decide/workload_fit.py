@@ -84,7 +84,7 @@ def _together(
         placed += on_one
         snapshot = with_placed(snapshot, on_one)
         others += () if on_one else of_set
-    rest = _choose(snapshot, others, asked) if others else ()
+    rest = _choose(snapshot, others, asked)
     if isinstance(rest, Unplaced):
         return rest
     return (*placed, *rest)
@@ -113,6 +113,8 @@ def _on_one_node(snapshot: Snapshot, pods: Sequence[WatchedPod], asked: Asked) -
 
 
 def _choose(snapshot: Snapshot, pods: Sequence[WatchedPod], asked: Asked) -> tuple[Placed, ...] | Unplaced:
+    if not pods:
+        return ()
     return choose_for_all(
         snapshot,
         pods,
@@ -141,6 +143,8 @@ def pins(snapshot: Snapshot, pod_sets: Sequence[PodSet], placed: Sequence[Placed
 
 def fit_words(placed: Sequence[Placed]) -> str:
     """``3 pods fit by replay: 2 on node-1, 1 on node-2``."""
+    if not placed:
+        return "it has no pods"
     return f"{_pods(len(placed))} fit{'s' if len(placed) == 1 else ''} by replay: {', '.join(_counts(placed))}"
 
 

@@ -5,186 +5,24 @@ Kueue's kinds are served by a real API server; the test does what Kueue's contro
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.builders import guaranteed_pod, running
-from tests.clusters import NODE_B, Cluster, served
+from tests.clusters import NODE_B
 from tests.intercepted import Intercepted
-from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
-from tests.waiting import eventually
-from verify.kueue.kueue import kinds
+from tests.reconcile.kueue.scene import Kueue, condition, container, pending
 
 from topomend.cache import changes
-from topomend.cache.changes import Published
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.eligibility import Limits
 from topomend.decide.queue.order import Reservation
-from topomend.kube.client import Client
-from topomend.kube.errors import AlreadyExists
 from topomend.kube.kueue import ADMISSION_CHECKS, RESOURCE_FLAVORS, WORKLOADS
-from topomend.kube.resources import NAMESPACES
 from topomend.model.nodes.node import HOSTNAME_LABEL
-from topomend.reconcile.kueue.numa_fit import ANSWERING_SECONDS, HELD_SECONDS, LIST_SECONDS, WAKING_SECONDS, NumaFit
-from topomend.reconcile.kueue.queued import Queued
-from topomend.reconcile.metrics.pods import DECISIONS, Metrics
-from topomend.reconcile.namespace_limits import NamespaceLimits
-from topomend.wire.group import STEER_LABEL
-from topomend.wire.queued_workload import API_VERSION, CONTROLLER
+from topomend.reconcile.kueue.numa_fit import ANSWERING_SECONDS, HELD_SECONDS, LIST_SECONDS, WAKING_SECONDS
+from topomend.reconcile.metrics.pods import DECISIONS
+from topomend.wire.queued_workload import API_VERSION
 
 pytestmark = pytest.mark.cluster
-
-NOW = "2026-01-01T00:00:00Z"
-USED = {"admissionchecks", "resourceflavors", "workloads"}
-
-
-@pytest.fixture(scope="module")
-def kueues_kinds(two_nodes: Cluster) -> Iterator[None]:
-    """The kinds that are read and written, as Kueue defines them, and nothing of Kueue that acts on them."""
-    definitions = [kind for kind in kinds() if kind["spec"]["names"]["plural"] in USED]
-    assert len(definitions) == len(USED)
-    with served(two_nodes.client, definitions, WORKLOADS):
-        eventually(
-            "all kinds", lambda: [two_nodes.client.list(ADMISSION_CHECKS), two_nodes.client.list(RESOURCE_FLAVORS)]
-        )
-        yield
-
-
-@dataclass
-class Kueue:
-    """A check of ours, the workloads that the test makes, and the part that answers."""
-
-    cluster: Cluster
-    parts: Parts = field(init=False)
-    queued: Queued = field(init=False)
-    numa_fit: NumaFit = field(init=False)
-    metrics: Metrics = field(init=False)
-    versions: Iterator[int] = field(default_factory=lambda: count(10))
-
-    def __post_init__(self) -> None:
-        self.parts = Parts(self.cluster, EMPTY_A, EMPTY_B)
-        self.answering(self.cluster.client)
-
-    def answering(self, client: Client, reserved: Callable[[], Sequence[Reservation]] = tuple) -> None:
-        """Answer by this client, as an operator that has just begun to lead."""
-        clock = self.parts.clock
-        self.queued = Queued(client, clock)
-        reservations = self.parts.collaborators.reservations
-        namespaces = NamespaceLimits(client, Limits(), clock)
-        self.metrics = Metrics(lambda: self.parts.store.snapshot, lambda: 0, lambda: True)
-        self.numa_fit = NumaFit(
-            client,
-            self.parts.store,
-            self.queued,
-            reservations,
-            namespaces=namespaces,
-            reserved=reserved,
-            metrics=self.metrics,
-            clock=clock,
-        )
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(f"topomend_operator_kueue_{name}", labels)
-
-    def check(self) -> None:
-        """One turn that sees all that was written before."""
-        self.queued.missed()
-        self.numa_fit.check()
-
-    def publish(self, *names: str) -> None:
-        """numa-a has these pods of three CPUs each, and no others."""
-        state = running(EMPTY_A, *(guaranteed_pod(name, 3) for name in names))
-        self.parts.apply(Published(state, str(next(self.versions))))
-
-    def create(self, name: str, *pod_sets: tuple[int, int], namespace: str = "default", **spec: Any) -> None:
-        """A workload with quota, of pod sets of so many pods of so many CPUs each."""
-        sets = [
-            {"name": f"set-{number}", "count": count, "template": {"spec": {"containers": [container(cpus)]}}}
-            for number, (count, cpus) in enumerate(pod_sets)
-        ]
-        content = {"apiVersion": API_VERSION, "kind": "Workload", "metadata": {"name": name}}
-        spec = {"podSets": sets, "queueName": "queue", "active": True, **spec}
-        self.cluster.client.create(WORKLOADS, content | {"spec": spec}, namespace)
-        self.reserve(name, namespace=namespace)
-
-    def reserve(self, name: str, *, namespace: str = "default", **check: Any) -> None:
-        sets = self.get(name, namespace)["spec"]["podSets"]
-        assigned = [
-            {"name": each["name"], "count": each["count"], "flavors": {"cpu": "any"}, "resourceUsage": {"cpu": "1"}}
-            for each in sets
-        ]
-        self.write(
-            name,
-            {
-                "admission": {"clusterQueue": "pool", "podSetAssignments": assigned},
-                "conditions": [condition("QuotaReserved")],
-                "admissionChecks": [pending("numa", **check)],
-            },
-            namespace,
-        )
-
-    def evict(self, name: str) -> None:
-        """What Kueue does upon a Retry: the quota is free again, and the workload is queued."""
-        assert self.state(name)["state"] == "Retry"
-        conditions = [condition("Evicted", "AdmissionCheck"), condition("QuotaReserved", status="False")]
-        status = {
-            "admission": None,
-            "conditions": conditions,
-            "admissionChecks": [pending("numa", retryCount=1)],
-        }
-        self.write(name, status)
-
-    def write(self, name: str, status: dict[str, Any], namespace: str = "default") -> None:
-        self.cluster.client.merge(WORKLOADS, name, {"status": status}, namespace, "status")
-
-    def get(self, name: str, namespace: str = "default") -> dict[str, Any]:
-        return self.cluster.client.get(WORKLOADS, name, namespace)
-
-    def state(self, name: str, namespace: str = "default") -> dict[str, Any]:
-        (check,) = self.get(name, namespace)["status"]["admissionChecks"]
-        return dict(check)
-
-    def waits(self, name: str) -> bool:
-        return "requeueAt" in self.get(name)["status"].get("requeueState", {})
-
-    def held(self) -> dict[str, tuple[str, ...]]:
-        return {name: assumed.nodes for (_, name), assumed in self.parts.store.snapshot.assumed.items()}
-
-    def pass_time(self, seconds: float) -> None:
-        self.parts.clock.now += seconds
-        self.parts.apply(changes.TimePassed(self.parts.clock.now))
-
-
-def container(cpus: int) -> dict[str, Any]:
-    amounts = {"cpu": str(cpus), "memory": "64Mi"}
-    return {"name": "main", "image": "i", "resources": {"limits": amounts, "requests": amounts}}
-
-
-def condition(kind: str, reason: str = "Test", status: str = "True") -> dict[str, str]:
-    return {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": NOW}
-
-
-def pending(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "state": "Pending", "message": "", "lastTransitionTime": NOW, **more}
-
-
-@pytest.fixture
-def kueue(cluster: Cluster, kueues_kinds: None) -> Iterator[Kueue]:
-    """A check of ours and one of another controller; all objects are removed afterwards."""
-    del kueues_kinds
-    client = cluster.client
-    for name, controller in (("numa", CONTROLLER), ("other", "example.com/other")):
-        head = {"apiVersion": API_VERSION, "kind": "AdmissionCheck", "metadata": {"name": name}}
-        client.create(ADMISSION_CHECKS, head | {"spec": {"controllerName": controller}})
-    yield Kueue(cluster)
-    for resource in (WORKLOADS, ADMISSION_CHECKS, RESOURCE_FLAVORS):
-        for item in client.list(resource).items:
-            metadata = item["metadata"]
-            client.delete(resource, metadata["name"], metadata.get("namespace", ""), uid=metadata["uid"])
 
 
 def test_our_checks_alone_are_made_active_once(kueue: Kueue) -> None:
@@ -217,11 +55,7 @@ def test_pods_that_go_to_one_node_are_narrowed_to_it(kueue: Kueue) -> None:
 
 
 def test_pods_of_a_steered_namespace_are_narrowed_when_they_come(kueue: Kueue) -> None:
-    client = kueue.cluster.client
-    metadata = {"name": "steered-queue", "labels": {STEER_LABEL: "enabled"}}
-    with suppress(AlreadyExists):
-        client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    kueue.create("train", (1, 3), namespace="steered-queue")
+    kueue.create("train", (1, 3), namespace=kueue.steered())
     kueue.check()
     state = kueue.state("train", "steered-queue")
     assert state["state"] == "Ready"

@@ -38,6 +38,7 @@ from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.placement.reservations import GangDecision, Reservations
 from topomend.reconcile.store import Store
 from topomend.replay.effort import Effort, Overspent, TurnOver
+from topomend.runtime.backoff import Exponential, Retry
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.queued_workload import (
     active_status,
@@ -64,6 +65,15 @@ ANSWERING_SECONDS = 10.0
 WAKING_SECONDS = 1.0
 """How long it is worked out at a time which workloads fit now: those left over are first next time. One that was woken,
 or for which those woken before it left no room, rests as long."""
+
+REST_SHARE = 4.0
+"""A workload for which there is no room rests so many times as long as that took to find."""
+
+UNDECIDED_SECONDS, MAX_UNDECIDED = 60.0, 2
+"""How long a workload rests about which a decision takes too long, and after how many such it is let through."""
+
+FAULTS = Exponential(1.0, 60.0)
+"""How long a workload rests that could not be answered: a request about it was refused, or something is malformed."""
 
 MAX_CHANGED = 20
 """Up to how many changed nodes are asked alone whether they admit a pod of a workload that waits."""
@@ -108,6 +118,8 @@ class NumaFit:
         self._flavors: BoundedDict[str, tuple[Flavor, float]] = BoundedDict(MAX_FLAVORS)
         self._assigned: BoundedDict[str, tuple[PodSet, ...]] = BoundedDict(MAX_REMEMBERED)
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_REMEMBERED)
+        self._failed: BoundedDict[str, Retry] = BoundedDict(MAX_REMEMBERED)
+        self._undecided: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
         self._left: set[PodKey] = set()
         self._unfit: BoundedDict[str, None] = BoundedDict(MAX_REMEMBERED)
         self._changed = ChangedSince()
@@ -125,13 +137,23 @@ class NumaFit:
         for workload in self._queued.due():
             if self._clock() >= until:
                 break
-            is_settled = True
-            with self._faults.of(workload.namespace, workload.name):
-                is_settled = self._look_at(workload)
-            if is_settled:
+            if self._is_settled(workload):
                 self._queued.done(workload)
         self._hold()
         self._wake()
+
+    def _is_settled(self, workload: QueuedWorkload) -> bool:
+        """Look at the workload. Returns whether that is done; what fails is tried again after a rest."""
+        retry = self._failed.get(workload.uid)
+        if retry and self._clock() < retry.until:
+            return False
+        with self._faults.of(workload.namespace, workload.name):
+            is_settled = self._look_at(workload)
+            self._failed.pop(workload.uid, None)
+            return is_settled
+        retry = self._failed[workload.uid] = retry or Retry(FAULTS)
+        retry.failed(self._clock())
+        return False
 
     def _activate(self) -> None:
         """Tell Kueue that our checks are answered: it admits nothing by a check that is not active."""
@@ -150,11 +172,12 @@ class NumaFit:
         states = {check.state for check in self._ours(workload)}
         if workload.over or workload.evicted or not workload.reserved:
             self._store.apply(PromiseEnded(*_key(workload)))
-            self.keep_out(_key(workload))
+            self._keep_out(_key(workload))
         elif workload.admitted:
+            self._undecided.pop(workload.uid, None)
             self._prolong(workload)
         elif PENDING in states and workload.requeue_at:
-            self._requeue(workload)  # Kueue reserved quota meanwhile, and would take no answer
+            return self._requeue(workload)  # Kueue reserved quota meanwhile, and would take no answer
         elif PENDING in states or (states == {READY} and _key(workload) not in self._store.snapshot.promises):
             return self._answer(workload)  # where it is Ready, an operator before this one has held the places
         return True
@@ -171,9 +194,9 @@ class NumaFit:
 
     def _decide(self, workload: QueuedWorkload) -> bool:
         if workload.pods > MAX_PODS:
-            self._metrics.kueue_decided(UNCHECKED, 0.0)
-            self._say(workload, READY, f"not checked: {workload.pods} pods are more than {MAX_PODS}")
-            return True
+            return self._let_through(workload, f"not checked: {workload.pods} pods are more than {MAX_PODS}")
+        if self._undecided.get(workload.uid, 0) >= MAX_UNDECIDED:
+            return self._let_through(workload, "not checked, because a decision takes too long")
         self._unfit.pop(workload.uid, None)
         pod_sets = self._as_admitted(workload)
         self._assigned[workload.uid] = pod_sets
@@ -183,6 +206,8 @@ class NumaFit:
             chosen = self._choose(workload, pod_sets)
         except (Overspent, TurnOver) as error:
             self._metrics.kueue_decided(UNDECIDED, self._clock() - began)
+            self._undecided[workload.uid] = self._undecided.get(workload.uid, 0) + 1
+            self._rest(workload, UNDECIDED_SECONDS)
             self._refuse(workload, asked_on, f"not decided, because that takes too long: {str(error) or _LARGE}")
             return True
         if chosen is None:
@@ -198,6 +223,12 @@ class NumaFit:
         except Refused:
             self._store.apply(PromiseEnded(*_key(workload)))
             raise
+        return True
+
+    def _let_through(self, workload: QueuedWorkload, words: str) -> bool:
+        """Leave the workload to Kueue's quota, and each of its pods to kube-scheduler and kubelet."""
+        self._metrics.kueue_decided(UNCHECKED, 0.0)
+        self._say(workload, READY, words)
         return True
 
     def _refuse(self, workload: QueuedWorkload, asked_on: int, words: str) -> None:
@@ -222,15 +253,18 @@ class NumaFit:
         Call it as soon as a watch has brought the workload: a moment later Kueue reserves quota once more. So this is
         for whatever version it has by then. What fails here is done by ``check``. May be called by another thread.
         """
+        try:
+            self._keep_out(key)
+        except APIError as error:
+            _log.debug("%s/%s is not kept out of its queue yet: %s", *key, error)
+
+    def _keep_out(self, key: PodKey) -> None:
+        """As ``keep_out``. Raises APIError."""
         workload = self._queued.get(key)
         if workload is None or not self.is_to_be_kept_out(key):
             return
         until = timestamp(datetime.now(UTC) + timedelta(seconds=WAIT_SECONDS))
-        try:
-            self._client.merge(WORKLOADS, key[1], requeued_at(workload, until, any_version=True), key[0], "status")
-        except APIError as error:
-            _log.debug("%s/%s is not kept out of its queue yet: %s", *key, error)
-            return
+        self._client.merge(WORKLOADS, key[1], requeued_at(workload, until, any_version=True), key[0], "status")
         self._unfit.pop(workload.uid, None)
 
     def _requeue(self, workload: QueuedWorkload) -> bool:
@@ -341,7 +375,7 @@ class NumaFit:
         turns = deque(sorted(waiting, key=lambda workload: _key(workload) not in self._left))
         while turns and self._clock() <= until:
             workload = turns.popleft()
-            if self._clock() < self._rests.get(workload.uid, float("-inf")) + WAKING_SECONDS:
+            if self._clock() < self._rests.get(workload.uid, float("-inf")):
                 continue
             with self._faults.of(workload.namespace, workload.name):
                 scratch = self._wake_one(workload, now, number, scratch)
@@ -366,10 +400,14 @@ class NumaFit:
         """
         key = _key(workload)
         before = self._asked.get(key)
+        if workload.uid in self._undecided:
+            return self._woken(workload, number, scratch)
         if before == number:
             return scratch
         pod_sets = self._assigned.get(workload.uid, workload.pod_sets)
-        pods = _by_set(pod_sets, workload)
+        if sum(pod_set.count for pod_set in pod_sets) > MAX_PODS:
+            return self._woken(workload, number, scratch)  # it is let through, unless Kueue assigns fewer pods
+        pods, began = _by_set(pod_sets, workload), self._clock()
         try:
             if before is not None and not _may_fit_now(self._changed.since(before), now, pod_sets):
                 self._asked[key] = number
@@ -380,19 +418,31 @@ class NumaFit:
         except (Overspent, TurnOver) as error:
             _log.debug("%s/%s: not asked about now: %s", *key, error)
             self._asked[key] = number
+            self._rest(workload, UNDECIDED_SECONDS)
             return scratch
-        if isinstance(chosen, Unplaced):
-            if scratch is now:
-                self._asked[key] = number
-            else:
-                self._rests[workload.uid] = self._clock()  # those before it may not take their places after all
-            return scratch
+        if not isinstance(chosen, Unplaced):
+            return self._woken(workload, number, with_placed(scratch, chosen), otherwise=scratch)
+        if scratch is now:
+            self._asked[key] = number
+            self._rest(workload, REST_SHARE * (self._clock() - began))
+        else:
+            self._rest(workload)  # those before it may not take their places after all
+        return scratch
+
+    def _woken(
+        self, workload: QueuedWorkload, number: int, scratch: Snapshot, otherwise: Snapshot | None = None
+    ) -> Snapshot:
+        """Have Kueue queue the workload again. Returns ``scratch``, or ``otherwise`` where its new version is next."""
         if not self._requeue(workload):
-            return scratch  # it has changed, and is asked about in its new version
-        self._asked[key] = number
-        self._rests[workload.uid] = self._clock()
-        _log.info("%s/%s: fits now, and is requeued", *key)
-        return with_placed(scratch, chosen)
+            return otherwise or scratch
+        self._asked[_key(workload)] = number
+        self._rest(workload)
+        _log.info("%s/%s: is requeued, for it may fit now", workload.namespace, workload.name)
+        return scratch
+
+    def _rest(self, workload: QueuedWorkload, seconds: float = WAKING_SECONDS) -> None:
+        """Do not ask for so long whether the workload fits now."""
+        self._rests[workload.uid] = self._clock() + seconds
 
 
 def _may_fit_now(changed: Collection[str], now: Snapshot, pod_sets: Sequence[PodSet]) -> bool:

@@ -39,9 +39,11 @@ class Queued:
         self._budget = MemoryBudget(ROOM_BYTES, ORDINARY_BYTES, ROOM_BYTES // 2)
         self._faults = ObjectFaults(_log, "its workload is left alone", clock)
         self._workloads: dict[PodKey, QueuedWorkload] = {}
+        self._sizes: dict[PodKey, int] = {}
         self._due: dict[PodKey, None] = {}
         self._lock = threading.Lock()
-        self._is_stale = True
+        self._is_stale, self._brought = True, set[PodKey]()
+        self._is_listing = False
         self.checks: Mapping[str, Mapping[str, Any]] = {}
 
     def missed(self) -> None:
@@ -57,26 +59,38 @@ class Queued:
             return
         metadata = content["metadata"]
         key = metadata["namespace"], metadata["name"]
+        workload = None
         with self._faults.of(*key):
             workload = None if gone else self._read(content)
-            with self._lock:
-                self._keep(key, workload)
+        with self._lock:
+            self._keep(key, workload)
+            self._brought |= {key} if self._is_listing else set()
 
     def refresh(self) -> None:
         """List everything where something was missed. Raises APIError."""
         if not self._is_stale:
             return
-        self._is_stale = False
+        with self._lock:
+            self._is_stale, self._is_listing = False, True
         try:
             listed = self._client.list(ADMISSION_CHECKS).items
             self.checks = {content["metadata"]["name"]: content for content in listed if self._is_ours(content)}
-            workloads = dict(self._client.read(WORKLOADS, self._read_each).items)
+            self._take_over(dict(self._client.read(WORKLOADS, self._read_each).items))
         except BaseException:
             self._is_stale = True
             raise
+        finally:
+            with self._lock:
+                self._is_listing, self._brought = False, set()
+
+    def _take_over(self, listed: Mapping[PodKey, QueuedWorkload]) -> None:
+        """What a list has, but of those that a watch brought meanwhile: these may be newer, or gone."""
         with self._lock:
-            for key in (*workloads, *self._workloads):
-                self._keep(key, workloads.get(key))
+            for key in (*listed, *self._workloads):
+                if key not in self._brought:
+                    self._keep(key, listed.get(key))
+            for key in self._sizes.keys() - self._workloads.keys():
+                del self._sizes[key]
 
     def due(self) -> list[QueuedWorkload]:
         """The workloads that have changed, in the order of their turns; gone ones are none of them."""
@@ -113,22 +127,32 @@ class Queued:
                 yield (workload.namespace, workload.name), workload
 
     def _read(self, content: dict[str, Any]) -> QueuedWorkload | None:
-        """The workload, where one of our checks is asked about it. Raises MalformedObject."""
+        """The workload, where one of our checks is asked about it: the known one, if that is the same version.
+
+        Raises MalformedObject.
+        """
         document = Document(content)
         if not any(check["name"].text("") in self.checks for check in document["status"]["admissionChecks"]):
             return None
+        metadata, namespace = document["metadata"], document["metadata"]["namespace"].text()
+        key = namespace, metadata["name"].text()
+        known = self._workloads.get(key)
+        if known and (known.uid, known.version) == (metadata["uid"].text(), metadata["resourceVersion"].text()):
+            return known
         templates = [pod_set["template"].content for pod_set in document["spec"]["podSets"]]
         size = sum(kept_bytes(template) for template in templates if isinstance(template, dict))
-        namespace = document["metadata"]["namespace"].text()
-        if not self._budget.has_room(size, namespace):
+        freed = self._sizes.get(key, 0)
+        if not self._budget.has_room(size, namespace, freed=freed):
             raise MalformedObject(NO_ROOM)
         workload = read_workload(content)
-        self._budget.take(workload, size, namespace)
+        self._budget.take(workload, size, namespace, freed=freed)
+        self._sizes[key] = size
         return workload
 
     def _keep(self, key: PodKey, workload: QueuedWorkload | None) -> None:
         known = self._workloads.pop(key, None)
         if workload is None:
+            self._sizes.pop(key, None)
             self._due.pop(key, None)
             return
         self._workloads[key] = workload
@@ -138,4 +162,5 @@ class Queued:
             waiting = (each for each, other in self._workloads.items() if not other.reserved)
             dropped = next(waiting, next(iter(self._workloads)))
             del self._workloads[dropped]
+            self._sizes.pop(dropped, None)
             self._due.pop(dropped, None)
