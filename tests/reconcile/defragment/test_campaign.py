@@ -16,7 +16,16 @@ from topomend.cache import changes
 from topomend.decide.defragment.moves import Defragmented, Move
 from topomend.decide.defragment.search import defragment
 from topomend.decide.queue.order import Reservation
-from topomend.kube.errors import Conflict, DeniedForNow, Forbidden, NotFound, Refused, TooManyRequests, Unanswered
+from topomend.kube.errors import (
+    Conflict,
+    DeniedForNow,
+    Forbidden,
+    NotFound,
+    Refused,
+    ServerFailed,
+    TooManyRequests,
+    Unanswered,
+)
 from topomend.model.pods.evictable_pod import EvictablePod
 from topomend.model.pods.pod import Pod
 from topomend.reconcile.defragment import campaign as module
@@ -25,6 +34,7 @@ from topomend.reconcile.defragment.quiet import LOOK_SECONDS, QUIET_SECONDS
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.placement.move_under_way import UnderWay, stand_in_of
 from topomend.replay.effort import TurnOver
+from topomend.wire.pods.scheduling import MAX_RULES
 
 HOUR = 3600.0
 POOL = "karpenter.sh/nodepool"
@@ -683,6 +693,52 @@ def test_where_the_next_pod_does_not_run_in_time_the_move_is_lost() -> None:
     assert model.results() == {}
     model.tick(module.COMES_SECONDS + module.RUNS_SECONDS + 60.0)
     assert model.results() == {"lost": 1}
+
+
+TOO_MANY = [{"key": f"key-{number}", "operator": "Exists"} for number in range(MAX_RULES + 1)]
+"""Tolerations, which whoever may change a pod adds at any time."""
+
+
+def test_where_the_next_pod_becomes_unreadable_the_move_is_lost_and_others_follow_once_the_pool_has_rested() -> None:
+    model = halves(*"abcd")
+    next_pod(model)["spec"]["tolerations"] = TOO_MANY
+    model.tick()
+    assert (model.move.current, model.held_places(), model.results()) == (None, [], {"lost": 1})
+    [why] = model.emitted.notes("DefragmentationFailed")
+    assert "what became of it cannot be read: spec.tolerations: more than 1000 values" in why
+    wait(model, 1.2 * HOUR)
+    assert len(model.moves()) == 2
+
+
+def test_where_an_unreadable_pod_comes_under_the_name_of_the_moved_one_the_move_is_lost() -> None:
+    """As of a StatefulSet: no worker has met it."""
+    model = halves("a", "b")
+    model.controllers_rest = True
+    until_evicted(model)
+    [(_, evicted)] = model.server.evicted
+    spec = {**evicted["spec"], "tolerations": TOO_MANY}
+    model.server.pods["ns", evicted["metadata"]["name"]] = {**evicted, "spec": spec}
+    model.clock.advance(module.COMES_SECONDS + 31.0)
+    model.campaign.check()
+    assert (model.move.current, model.results()) == (None, {"lost": 1})
+
+
+def test_where_the_next_pod_is_refused_until_it_has_to_run_the_move_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = halves("a", "b")
+    next_pod(model)["status"]["phase"] = "Pending"
+    model.server.is_quick = True
+
+    def get(*_: Any, **__: Any) -> Any:
+        raise ServerFailed(500, "InternalError", "it cannot be decrypted")
+
+    monkeypatch.setattr(model.server, "get", get)
+    with pytest.raises(ServerFailed):
+        model.campaign.check()
+    assert model.move.current
+    model.clock.advance(model.move.current.runs_by - model.clock.now + 1.0)
+    model.campaign.check()
+    assert model.results() == {"lost": 1}
+    assert model.held_places() == []
 
 
 @pytest.mark.parametrize("fields", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"uid": "another"}], ids=str)

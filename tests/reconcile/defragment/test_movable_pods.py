@@ -14,6 +14,8 @@ from topomend.cache import changes
 from topomend.decide.defragment.moves import Pods
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import Client
+from topomend.kube.errors import Invalid
+from topomend.kube.resources import Resource
 from topomend.model.nodes.node import HOSTNAME_LABEL
 from topomend.model.pods.scheduling import PodGroup
 from topomend.reconcile.defragment import movable_pods as module
@@ -193,6 +195,22 @@ def test_another_controller_of_the_name_is_not_the_pods_own() -> None:
     model.server.workloads["half"]["metadata"]["uid"] = "another"
     assert again(model, before) is None
     del model.server.workloads["half"]
+    assert again(model, before) is None
+
+
+def test_a_pod_whose_controller_has_no_name_by_the_api_server_stays_and_ends_no_look_at_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = halves("a", "b")
+    before, get = of_cluster(model), model.server.get
+    half(model)["metadata"]["ownerReferences"][0]["name"] = "%"
+
+    def strict(resource: Resource, name: str, namespace: str = "", **asked: Any) -> dict[str, Any]:
+        if "%" in name:
+            raise Invalid(400, "BadRequest", "Name parameter invalid: \"%\": may not contain '%'")
+        return get(resource, name, namespace, **asked)
+
+    monkeypatch.setattr(model.server, "get", strict)
     assert again(model, before) is None
 
 

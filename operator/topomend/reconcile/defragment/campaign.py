@@ -41,6 +41,7 @@ from topomend.reconcile.store import is_unchanged
 from topomend.relaunch import pod_requests
 from topomend.replay.effort import Effort, TurnOver
 from topomend.runtime.backoff import Exponential
+from topomend.wire.document import MalformedObject
 
 AGAIN_SECONDS = 60.0
 """When to look again after a move that could not begin, and while something else is going on."""
@@ -283,8 +284,20 @@ class Campaign:
     # What becomes of it
 
     def _follow(self, under_way: UnderWay) -> None:
+        """A pod that cannot be read, whoever made it so, keeps no move under way; nor does one refused for long."""
         now = self._clock()
         self._hold(under_way, now)
+        try:
+            self._look_after(under_way, now)
+        except MalformedObject as error:
+            self._fail(under_way, LOST, f"what became of it cannot be read: {error}")
+        except Refused as error:
+            if concerns_all(error) or now <= under_way.runs_by:
+                raise
+            self._fail(under_way, LOST, f"what became of it cannot be told: {error}")
+
+    def _look_after(self, under_way: UnderWay, now: float) -> None:
+        """Raises APIError, MalformedObject."""
         if under_way.next_pod is None:
             if now > under_way.comes_by:
                 self._give_up_waiting(under_way)

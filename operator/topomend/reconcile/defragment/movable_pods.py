@@ -19,7 +19,7 @@ from topomend.decide.defragment.moves import Pods
 from topomend.decide.diagnosis.totals import Requests, sums_by_node
 from topomend.decide.eligibility import why_opted_out
 from topomend.kube.client import Client
-from topomend.kube.errors import NotFound
+from topomend.kube.errors import Invalid, NotFound
 from topomend.kube.resources import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS, UNENDED
 from topomend.model.pods.evictable_pod import EvictablePod
 from topomend.model.pods.scheduling import Owner
@@ -177,11 +177,12 @@ class MovablePods:
         return why_left_out(pod, replace(willing, steered=self._limits.is_steered(pod.namespace), opted_out=opted_out))
 
     def _workload(self, owner: Owner, namespace: str) -> Workload | None:
-        """The controller as it is now."""
+        """The controller as it is now. Whoever makes a pod names it: also by a name that the API server takes for none
+        (pkg/registry/generic/registry/store.go:NamespaceKeyFunc), which may not keep all other pods."""
         resource = _RESOURCES.get(owner.kind)
         if resource is None:
             return None
-        with suppress(NotFound):
+        with suppress(NotFound, Invalid):
             return dict(_read_workload(self._client.get(resource, owner.name, namespace))).get(owner.uid)
         return None
 
