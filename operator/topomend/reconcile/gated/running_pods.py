@@ -11,7 +11,7 @@ from topomend.decide.queue import victims
 from topomend.kube.client import Client
 from topomend.kube.resources import PODS, UNENDED
 from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources, requests_of
-from topomend.model.pods.scheduling import Placement, WatchedPod
+from topomend.model.pods.scheduling import Owner, WatchedPod
 from topomend.reconcile.gated.budgets import Budgets
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.wire.document import MalformedObject
@@ -21,6 +21,12 @@ STUCK_SECONDS = 30.0
 """How long after its grace period a pod that is being deleted counts as one that leaves."""
 
 MAX_ENTRIES = 10_000
+
+MAX_RESOURCES = 64
+"""A pod that asks for more different ones, which no node has, is no victim."""
+
+MAX_TEXT = 253
+"""Of what a user wrote, as much as the longest name has."""
 
 
 class RunningPods:
@@ -73,10 +79,35 @@ def _staying(pod: WatchedPod, stuck: Collection[str]) -> WatchedPod:
 def _read(content: dict[str, Any]) -> Iterator[WatchedPod]:
     """A pod that cannot be read is no victim; what it holds, its node's agent has published.
 
-    Of the others neither the rules about nodes nor each container are kept: these may be megabytes.
+    Of the others only what decides whether and when they leave is kept, and no long text: their users may write
+    megabytes into every other field.
     """
     with suppress(MalformedObject):
         pod = read_watched_pod(content)
-        together = Container("", ContainerKind.APP, Resources(requests_of(pod.pod), {}))
-        small = Pod(pod.namespace, pod.name, pod.uid, (together,))
-        yield replace(pod, pod=small, placement=Placement(), node_affinity={}, claims=())
+        requests = requests_of(pod.pod)
+        if len(requests) > MAX_RESOURCES:
+            return
+        together = Container("", ContainerKind.APP, Resources(requests, {}))
+        yield WatchedPod(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            version=pod.version,
+            pod=Pod(pod.namespace, pod.name, pod.uid, (together,)),
+            phase=pod.phase,
+            node=pod.node,
+            owner=pod.owner and _shortened(pod.owner),
+            mirror=pod.mirror,
+            deleting=pod.deleting,
+            relaunch=pod.relaunch[:MAX_TEXT],
+            priority=pod.priority,
+            critical=pod.critical,
+            start_time=pod.start_time,
+            grace_seconds=pod.grace_seconds,
+        )
+
+
+def _shortened(owner: Owner) -> Owner:
+    """Whoever makes a pod writes these, and the API server bounds none of them."""
+    kind, name, uid, api_version = (text[:MAX_TEXT] for text in (owner.kind, owner.name, owner.uid, owner.api_version))
+    return Owner(kind, name, uid, api_version)
