@@ -143,6 +143,72 @@ def test_a_node_on_which_a_pod_ends_or_begins_to_hold_something_is_not_settled()
     assert names(found) == {"half-a", "half-c"}
 
 
+# Within bounded memory
+
+
+def with_labels(content: dict[str, Any]) -> None:
+    content["metadata"]["labels"] |= {f"key-{number}": f"{number}" for number in range(200)}
+
+
+def with_finalizers(content: dict[str, Any]) -> None:
+    content["metadata"]["finalizers"] = [f"example.com/{number}" * 20 for number in range(120)]
+
+
+def with_tolerations(content: dict[str, Any]) -> None:
+    content["spec"]["tolerations"] = [{"key": f"key-{number}", "operator": "Exists"} for number in range(120)]
+
+
+@pytest.fixture
+def room_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one large pod of the namespace, which may have half of it."""
+    monkeypatch.setattr(module, "ROOM_BYTES", 120_000)
+
+
+@pytest.mark.usefixtures("room_for_one")
+@pytest.mark.parametrize("enlarge", [with_labels, with_finalizers, with_tolerations])
+def test_a_large_pod_that_has_no_room_beside_others_stays_and_each_decision_has_all_the_room(
+    enlarge: Callable[[dict[str, Any]], None],
+) -> None:
+    model = halves("a", "b", "c")
+    for name in BOTH:
+        enlarge(half(model, name))
+    pods = pods_of(model)
+    for _ in range(3):
+        assert names(pods.of_cluster(())) == {"half-a", "half-c"}
+
+
+@pytest.mark.usefixtures("room_for_one")
+def test_a_pod_that_says_itself_why_it_stays_takes_no_room() -> None:
+    model = halves("a", "b", "c")
+    for each in (half(model), half(model, "half-b"), half(model, "low-a")):
+        with_labels(each)
+    urgent(model)
+    assert names(of_cluster(model)) == {"half-b", "half-c"}
+
+
+@pytest.mark.usefixtures("room_for_one")
+def test_the_pod_that_is_looked_at_once_more_needs_no_further_room() -> None:
+    model = halves("a", "b")
+    with_labels(half(model))
+    before = of_cluster(model)
+    assert names(again(model, before)) == {"half-a"}
+
+
+@pytest.mark.usefixtures("room_for_one")
+def test_the_nodes_to_which_the_operator_narrowed_a_pod_take_no_room() -> None:
+    model = halves("a", "b")
+    others = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": [f"node-{number}" for number in range(2_000)]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
+    for name in BOTH:
+        half(model, name)["spec"]["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        }
+        half(model, name)["metadata"]["annotations"] = {RELEASED_ANNOTATION: NARROWED}
+    found = of_cluster(model)
+    assert names(found) == BOTH
+    assert [each.pod.node_affinity for each in found.evictable.values()] == [{}, {}]
+
+
 # As it is by now
 
 

@@ -17,7 +17,7 @@ SYSTEM_PRIORITY = 2_000_000_000
 
 REPLICA_SET, STATEFUL_SET = "ReplicaSet", "StatefulSet"
 
-MALFORMED, OWNER_CHANGES = "Malformed", "OwnerChanges"
+MALFORMED, OWNER_UNKNOWN, OWNER_CHANGES = "Malformed", "OwnerUnknown", "OwnerChanges"
 BUDGET = "Budget"
 WORDS: Mapping[str, str] = {
     "Static": "its kubelet runs it from a file",
@@ -35,7 +35,7 @@ WORDS: Mapping[str, str] = {
     "Group": "it belongs to a group",
     "SchedulerRules": "the scheduler judges its nodes by more than replay knows",
     "Volumes": "on which nodes its volumes are is not known",
-    "OwnerUnknown": "its controller is gone or cannot be read",
+    OWNER_UNKNOWN: "its controller is gone or cannot be read",
     OWNER_CHANGES: "its controller is being deleted, scaled or rolled out",
     "NotComplete": "not all pods of its controller are ready",
     "OnlyOne": "its controller has no other pod",
@@ -127,7 +127,7 @@ def _by_its_placement(pod: WatchedPod) -> str:
 
 def _by_its_workload(pod: WatchedPod, workload: Workload | None) -> str:
     if workload is None:
-        return "OwnerUnknown"
+        return OWNER_UNKNOWN
     if workload.ending or workload.rolling or workload.existing != workload.replicas:
         return OWNER_CHANGES
     if workload.ready < workload.replicas:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from topomend.cache.memory_budget import MemoryBudget
+from topomend.cache.pod_reader import kept_bytes
 from topomend.cache.snapshot import PodKey, Snapshot
 from topomend.cache.starting_pod import may_come_to_hold
 from topomend.decide.budgets import NamespacesBudget
 from topomend.decide.defragment.candidates import ending_of, queue_of, waits_for_us, within_budgets
-from topomend.decide.defragment.movable import Surroundings, age_of, why_left_out
+from topomend.decide.defragment.movable import OWNER_UNKNOWN, Surroundings, age_of, why_left_out
 from topomend.decide.defragment.moves import Pods
 from topomend.decide.diagnosis.totals import Requests, sums_by_node
 from topomend.decide.eligibility import why_opted_out
@@ -27,6 +29,7 @@ from topomend.model.pods.workload import Workload
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.placement.volumes import Volumes
 from topomend.reconcile.store import Store
+from topomend.relaunch.manifest import widened
 from topomend.relaunch.narrowed_affinity import as_requested
 from topomend.wire.disruption_budget import DisruptionBudget, read_budget
 from topomend.wire.document import MalformedObject
@@ -40,10 +43,20 @@ LEAST_AGE_SECONDS = 3600.0
 MOST_VOLUMES = 200
 """Of how many pods with volumes it is looked up where these are; further ones are not moved."""
 
+ORDINARY_BYTES, ROOM_BYTES = 8 << 10, 32 << 20
+"""Up to what size a pod is always kept for a decision, and the room for all larger ones, half for a namespace: those
+beyond are not moved."""
+
+_LABEL_BYTES = 200
+"""What a label takes beside its texts."""
+
 _RESOURCES = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS}
 
 _Workloads = Callable[[Owner, str], Workload | None]
 """The controller of pods of a namespace."""
+
+_Keeps = Callable[[dict[str, Any], EvictablePod], bool]
+"""Whether the pod of a Pod object is kept as one that may be moved."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +105,11 @@ class MovablePods:
     ) -> None:
         self._client, self._store, self._limits, self._volumes = client, store, limits, volumes
         self._most_priority, self._now = most_priority, now
+        self._budget = MemoryBudget(ROOM_BYTES, ORDINARY_BYTES, ROOM_BYTES // 2)
 
     def of_cluster(self, resting: Container[str]) -> Found:
         """All that may be moved but for the ``resting`` (uids). Raises APIError."""
-        read = self._read("", cached=True)
+        read = self._read("", self._has_room, cached=True)
         workloads: dict[str, Workload] = {}
         for resource in _RESOURCES.values():
             workloads.update(self._client.read(resource, _read_workload, cached=True).items)
@@ -106,11 +120,13 @@ class MovablePods:
 
         What is used of other nodes is as ``before``. Raises APIError.
         """
-        read = [each for node in nodes for each in self._read(f"spec.nodeName={node},", cached=False)]
-        only = [
-            each if each.pod is None or each.pod.pod.uid == moved.pod.uid else replace(each, pod=None) for each in read
-        ]
-        found = self._found(only, (), self._workload, moved.pod.namespace)
+
+        def is_moved(_: dict[str, Any], each: EvictablePod) -> bool:
+            return each.pod.uid == moved.pod.uid
+
+        fields = [f"spec.nodeName={node}," for node in nodes]
+        read = [each for one in fields for each in self._read(one, is_moved, cached=False)]
+        found = self._found(read, (), self._workload, moved.pod.namespace)
         if not found.pods.movable:
             return None
         unsettled = {*before.pods.unsettled, *found.pods.unsettled}
@@ -122,14 +138,20 @@ class MovablePods:
         """Why the pod may not be moved now, by its controller as it is now; empty where it may. Raises APIError."""
         return self._why_stays(each, self._workload)
 
-    def _read(self, fields: str, *, cached: bool) -> Sequence[_Read]:
+    def _read(self, fields: str, keeps: _Keeps, *, cached: bool) -> Sequence[_Read]:
         snapshot = self._store.snapshot
 
         def reader(content: dict[str, Any]) -> Iterator[_Read]:
             if node := content["spec"].get("nodeName", ""):
-                yield _read(content, node, snapshot)
+                yield _read(content, node, snapshot, keeps)
 
         return self._client.read(PODS, reader, fields=f"{fields}{UNENDED}", cached=cached).items
+
+    def _has_room(self, content: dict[str, Any], each: EvictablePod) -> bool:
+        """Whether the pod may be moved as far as it tells itself, and there is room for it until the decision."""
+        if self._why_stays(each, _unknown) != OWNER_UNKNOWN:
+            return False
+        return self._budget.take(each.pod, _kept_bytes(content, each), each.pod.namespace)
 
     def _found(self, read: Sequence[_Read], resting: Container[str], workloads: _Workloads, namespace: str) -> Found:
         chosen = list(self._chosen((each.pod for each in read if each.pod), resting, workloads))
@@ -187,7 +209,7 @@ class MovablePods:
         return None
 
 
-def _read(content: dict[str, Any], node: str, snapshot: Snapshot) -> _Read:
+def _read(content: dict[str, Any], node: str, snapshot: Snapshot, keeps: _Keeps) -> _Read:
     """Of pods that hold nothing on their node, and of those that no rule lets go, little is kept."""
     usage, publication = read_usage(content), snapshot.publications.get(node)
     if publication is None:
@@ -198,11 +220,28 @@ def _read(content: dict[str, Any], node: str, snapshot: Snapshot) -> _Read:
     unsettled = "deletionTimestamp" in metadata
     try:
         pod = read_evictable_pod(content)
-        pod = replace(pod, pod=as_requested(pod.pod))
+        pod = replace(pod, pod=replace(as_requested(pod.pod), node_affinity={}))
+        kept = pod if keeps(content, pod) else None
     except MalformedObject:
         return _Read(node, usage, unsettled=unsettled)
-    kept = pod if pod.pod.owner and pod.pod.owner.kind in _RESOURCES and not unsettled else None
     return _Read(node, usage, kept, ending_of(pod.pod), unsettled=unsettled)
+
+
+def _kept_bytes(content: dict[str, Any], each: EvictablePod) -> int:
+    """About the memory that is taken by what is kept of a Pod object. Raises MalformedObject.
+
+    Of a narrowed pod the nodes that the operator named are not kept.
+    """
+    labels = sum(_LABEL_BYTES + len(key) + len(value) for key, value in each.labels.items())
+    if each.pod.narrowed:
+        spec = content["spec"]
+        affinity = {"nodeAffinity": widened(spec.get("affinity", {}).get("nodeAffinity", {}))}
+        content = {**content, "spec": {**spec, "affinity": affinity}}
+    return labels + kept_bytes(content)
+
+
+def _unknown(_: Owner, __: str) -> None:
+    """No controller is known yet."""
 
 
 def _read_workload(content: dict[str, Any]) -> Iterator[tuple[str, Workload]]:
