@@ -1,6 +1,7 @@
 """Which pods count against a node beside those that its agent publishes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.builders import applied, guaranteed_pod, node_state, pod, pod_allocation, refused_pod, running, watched_pod
@@ -9,6 +10,7 @@ from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.model.nodes.node_state import NodeState
+from topomend.replay.admission import admit
 
 EMPTY = node_state()
 PUBLISHED = changes.Published(EMPTY, "3")
@@ -148,4 +150,65 @@ def test_the_next_pod_of_the_name_of_an_ended_one_is_assumed_by_itself() -> None
     assert [pod.uid for pod in snapshot.publications["a"].assumed_pods] == ["2"]
     assert snapshot.publications["a"].state_with_assumed() == running(EMPTY, next_one.pod)
     again = applied(changes.TimePassed(30.0), to=snapshot)
-    assert pods_on(again) == ["p"]
+    assert [pod.uid for pod in again.publications["a"].state_with_assumed().pods] == ["p", "2"]
+
+
+# The next pod of the name of one that was deleted by force: its node still publishes that one
+
+OLD_ONE = guaranteed_pod(cpus=4, uid="old")
+
+
+def old_one(uid: str = "old") -> NodeState:
+    """A node that holds it; its agent knows this uid."""
+    state = running(EMPTY, OLD_ONE)
+    return replace(state, pods=tuple(replace(each, uid=uid) for each in state.pods))
+
+
+def next_bound(**fields: Any) -> changes.PodUpdated:
+    return changes.PodUpdated(watched_pod(cpus=4, uid="next", version="20", node="a", **fields), 1.0)
+
+
+def test_the_next_pod_counts_beside_one_that_was_deleted_by_force_until_it_is_published_itself() -> None:
+    """There is room for one of both alone."""
+    snapshot = applied(changes.Published(old_one(), "10"), next_bound())
+    for version, state in (("21", running(old_one(), guaranteed_pod("q", 1))), ("22", EMPTY)):
+        assert [each.uid for each in snapshot.publications["a"].assumed_pods] == ["next"]
+        snapshot = applied(changes.Published(state, version), to=snapshot)
+        assert [each.uid for each in snapshot.publications["a"].assumed_pods] == ["next"]
+    assert not admit(snapshot.publications["a"].state_with_assumed(), guaranteed_pod("other", 4))[0].admitted
+    snapshot = applied(changes.Published(running(EMPTY, guaranteed_pod(cpus=4, uid="next")), "23"), to=snapshot)
+    assert not snapshot.assumed
+
+
+def test_the_next_pod_has_arrived_where_it_is_published_beside_the_one_before() -> None:
+    both = running(old_one(), guaranteed_pod(cpus=2, uid="next"))
+    assert not applied(changes.Published(both, "10"), next_bound()).assumed
+
+
+def test_the_next_pod_stays_assumed_on_all_of_its_nodes_where_one_publishes_the_one_before() -> None:
+    other = changes.Published(replace(EMPTY, name="b"), "4")
+    coming = changes.PodAssumed(guaranteed_pod(cpus=2, uid="next"), ("a", "b"), 1.0)
+    snapshot = applied(other, changes.Published(EMPTY, "5"), coming, changes.Published(old_one(), "6"))
+    assert (pods_on(snapshot, "a"), pods_on(snapshot, "b")) == (["p", "p"], ["p"])
+
+
+@pytest.mark.parametrize("published_first", [True, False])
+def test_where_an_agent_knows_no_uid_the_name_tells(*, published_first: bool) -> None:
+    order = [changes.Published(old_one(uid=""), "10"), next_bound()]
+    snapshot = applied(PUBLISHED, *(order if published_first else reversed(order)))
+    assert not snapshot.assumed
+    assert pods_on(snapshot) == ["p"]
+
+
+@pytest.mark.parametrize("published_first", [True, False])
+def test_a_static_pod_is_published_by_another_uid_than_its_mirror_has(*, published_first: bool) -> None:
+    order = [changes.Published(old_one(uid="hash of its file"), "10"), next_bound(mirror=True)]
+    snapshot = applied(PUBLISHED, *(order if published_first else reversed(order)))
+    assert not snapshot.assumed
+    assert pods_on(snapshot) == ["p"]
+
+
+def test_a_pod_that_ended_hides_no_next_one_of_its_name() -> None:
+    snapshot = applied(changes.Published(old_one(), "3"), ended(version="5", uid="old"), next_bound())
+    assert snapshot.publications["a"].shown == set()
+    assert [each.uid for each in snapshot.publications["a"].state_with_assumed().pods] == ["next"]

@@ -62,7 +62,8 @@ def with_ended(snapshot: Snapshot, name: str, ended: Mapping[PodKey, float]) -> 
 def after_binding(snapshot: Snapshot, key: PodKey, pod: "WatchedPod") -> Snapshot:
     """A scheduler has bound the pod: it is assumed on that node, and no longer on the others."""
     publication = snapshot.publications.get(pod.node)
-    if publication is None or key in publication.shown:
+    bound = AssumedPod(pod.pod, (pod.node,), static=pod.mirror)
+    if publication is None or publication.shows(key, bound.published_uid):
         return forget(snapshot, key)
     # Imported here: who only reads what is published does without admission.
     from topomend.replay.admission import may_allocate  # noqa: PLC0415
@@ -71,7 +72,7 @@ def after_binding(snapshot: Snapshot, key: PodKey, pod: "WatchedPod") -> Snapsho
         return snapshot  # a pod without exclusive resources needs no assumption
     before = snapshot.assumed.get(key)
     displaces = before is not None and before.pod.uid == pod.uid and before.displaces
-    return assume(snapshot, key, AssumedPod(pod.pod, (pod.node,), displaces=displaces))
+    return assume(snapshot, key, bound._replace(displaces=displaces))
 
 
 def after_nomination(
@@ -141,9 +142,9 @@ def used_on(snapshot: Snapshot, name: str) -> Mapping[str, MilliQuantity] | None
 
 
 def _assumed_pods(snapshot: Snapshot, name: str) -> "tuple[Pod, ...]":
-    shown = snapshot.publications[name].shown
+    shows = snapshot.publications[name].shows
     return tuple(
         assumed_pod.pod
         for key, assumed_pod in snapshot.assumed.items()
-        if name in assumed_pod.nodes and key not in shown
+        if name in assumed_pod.nodes and not shows(key, assumed_pod.published_uid)
     )

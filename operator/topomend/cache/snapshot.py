@@ -113,6 +113,15 @@ class Publication:
         """The pods that the node holds according to its agent, without those that have ended."""
         return {(pod.namespace, pod.name) for pod in self.state.pods} - self.ended.keys()
 
+    def shows(self, key: PodKey, uid: str) -> bool:
+        """Whether the pod is one of ``shown``. One of its name with another uid is another pod, such as the one before
+        it that was deleted by force; an empty uid, on either side, matches any."""
+        if key in self.ended or key[1] not in self.state.pod_names:
+            return False
+        return any(
+            (pod.namespace, pod.name) == key and (pod.uid == uid or not pod.uid or not uid) for pod in self.state.pods
+        )
+
     def is_of(self, version: str) -> bool:
         """Whether the agent's last write has this resourceVersion; an empty one is never known."""
         return bool(version) and self.confirmed == version
@@ -145,7 +154,7 @@ class AssumedPod(NamedTuple):
     ``expires`` is when the assumption ends by itself, in seconds; None is never. ``departed``: the pod left the watch
     on pods that do not run, so it runs or is gone. ``displaces``: kube-scheduler evicts others for it, or may.
     ``nominated``: it keeps totals of the pod's one node free meanwhile. ``promised``: no such pod exists, it stands for
-    one that is to come.
+    one that is to come. ``static``: its kubelet runs it from a file, and publishes it by another uid.
     """
 
     pod: "Pod"
@@ -155,6 +164,12 @@ class AssumedPod(NamedTuple):
     displaces: bool = False
     nominated: bool = False
     promised: bool = False
+    static: bool = False
+
+    @property
+    def published_uid(self) -> str:
+        """The uid by which its node's agent knows it; empty where that is not known."""
+        return "" if self.static else self.pod.uid
 
     @property
     def awaits_binding(self) -> bool:

@@ -59,8 +59,11 @@ class Published(NamedTuple):
         published = Publication(self.state, self.version, ended, (), problem, self.version, time, heard, distrust)
         if before and before.state is self.state:
             published = replace(published, later=before.later)
-        shown = published.shown
-        arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
+        arrived = {
+            key: pod
+            for key, pod in snapshot.assumed.items()
+            if name in pod.nodes and published.shows(key, pod.published_uid)
+        }
         if name in snapshot.mismatches and (arrived or (before and emptied(before.state) != emptied(self.state))):
             snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, name))
         snapshot = replace(
