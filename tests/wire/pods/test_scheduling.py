@@ -146,6 +146,14 @@ def test_a_pod_names_its_claims_those_that_are_made_for_it_too() -> None:
     assert read_watched_pod(pod(metadata={"name": "p"}, spec={"volumes": volumes[2:]})).placement.volumes == ()
 
 
+def test_of_the_name_of_a_claim_no_more_is_kept_than_tells_that_no_claim_has_it() -> None:
+    volumes = [
+        {"name": f"volume-{length}", "persistentVolumeClaim": {"claimName": "x" * length}} for length in (253, 1 << 20)
+    ]
+    read = read_watched_pod(pod(metadata={"name": "p"}, spec={"volumes": volumes}))
+    assert read.claims == ("x" * 253, "x" * 254)
+
+
 def test_of_a_pod_with_a_thousand_claims_few_are_kept() -> None:
     volumes = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}} for n in range(1_000)]
     assert len(read_watched_pod(pod(metadata={"name": "p"}, spec={"volumes": volumes})).claims) == MAX_CLAIMS + 1

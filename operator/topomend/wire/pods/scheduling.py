@@ -52,6 +52,10 @@ MAX_CONTAINERS, MAX_AMOUNTS = 200, 4_000
 MAX_CLAIMS = 10
 """A pod's PersistentVolumeClaims that are looked up; where the volumes of a pod with more are is not known."""
 
+MAX_CLAIM_NAME = 254
+"""One character more than a claim's name may have. In a pod the API server checks no more than that there is one
+(pkg/apis/core/validation/validation.go:validatePersistentClaimVolumeSource)."""
+
 _DEFAULT_SCHEDULER = "default-scheduler"
 _NEVER = "Never"
 
@@ -72,7 +76,8 @@ def read_checked_pod(content: Any) -> WatchedPod:
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
     annotations = {key: value.text("") for key, value in metadata["annotations"].fields()}
-    claims = tuple(islice(read_claim_names(metadata["name"].text(), spec["volumes"]), MAX_CLAIMS + 1))
+    named = islice(read_claim_names(metadata["name"].text(), spec["volumes"]), MAX_CLAIMS + 1)
+    claims = tuple(name[:MAX_CLAIM_NAME] for name in named)
     return WatchedPod(
         namespace=metadata["namespace"].text(),
         name=metadata["name"].text(),
