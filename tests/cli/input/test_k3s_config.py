@@ -6,7 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from topomend.cli.input.k3s_config import of_k3s_config
+from topomend.cli.input.k3s_config import _merged, of_k3s_config
 from topomend.cli.main import main
 
 MACHINE = "numa:2 cores:4 threads:2 memory:16Gi"
@@ -41,6 +41,36 @@ def test_one_argument_may_stand_alone_and_more_may_be_added() -> None:
     assert "unable to determine reserved CPU" in refused.output
     added = lint_of({"kubelet-arg": ["v=2"], "kubelet-arg+": ["cpu-manager-policy=static"]})
     assert "unable to determine reserved CPU" in added.output
+
+
+def test_dashes_before_an_argument_count_for_nothing() -> None:
+    dashed = lint("--cpu-manager-policy=static", "--memory-manager-policy=Static")
+    assert dashed.exit_code == 1
+    assert dashed.output == lint("cpu-manager-policy=static", "memory-manager-policy=Static").output
+
+
+def test_an_argument_without_a_value_is_true() -> None:
+    assert lint("protect-kernel-defaults").output == lint("--protect-kernel-defaults=true").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["name=1", "--name=2"], ["1", "2"]),
+        (["name+=1", "name+=2"], ["own", "1", "2"]),
+        (["name-=1", "--name-=2"], ["2", "1", "own"]),
+        (["name=1", "name+=2", "name-=0"], ["0", "1", "2"]),
+        (["name+=1", "name=2"], ["own", "1", "2"]),
+    ],
+)
+def test_a_sign_after_the_name_says_where_a_value_stands(arguments: list[str], values: list[str]) -> None:
+    assert _merged({"name": "own", "z": "0"}, arguments) == [*(f"--name={value}" for value in values), "--z=0"]
+
+
+def test_an_added_threshold_joins_those_of_k3s() -> None:
+    """Of one that replaces them, memory.available is left, too: what was reserved before is no longer enough."""
+    arguments = [*STATIC, "reserved-memory=0:memory=1124Mi", "eviction-hard+=memory.available<100Mi"]
+    assert "starts with stdin" in lint(*arguments, version="1.31.13").output
 
 
 @pytest.mark.parametrize("flag", ["config=/etc/rancher/k3s/kubelet.yaml", "config-dir=/etc/rancher/k3s/kubelet.d"])

@@ -4,12 +4,13 @@ Source: k3s-io/k3s, pkg/daemons/agent/agent_linux.go:kubeletArgsAndConfig, pkg/u
 same defaults are flags (kubeletArgs). Left out is what neither the resource managers nor a kubelet's start depend on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from topomend.check.finding import Subject
 from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_config.kubelet_process import Flags, read_flags
+from topomend.discover.kubelet_config.files import ConfigFile
+from topomend.discover.kubelet_config.kubelet_process import read_flags
 from topomend.wire.document import Document
 
 K3S_CONFIG = "K3sConfig"
@@ -36,18 +37,15 @@ def of_k3s_config(name: str, content: bytes, minor: int) -> KubeletInput | None:
     if document is None or not document["kind"].absent or all(document[key].absent for key in _ARGUMENTS):
         return None
     with naming(name):
-        flags = _flags(document)
-    if given := [f"{flag}={flags[flag][-1]}" for flag in _FILES if flag in flags]:
-        raise BadInput(f"{name}: {given[0]} has the kubelet read another file: lint that, with these arguments in it")
-    return _input(name, flags, minor)
-
-
-def _flags(document: Document) -> Flags:
-    """Arguments stand without dashes, as a list or alone."""
-    return read_flags([f"--{text}" if "=" in text else f"--{text}=" for text in _arguments(document)])
+        given = list(_arguments(document))
+    flags = read_flags(_merged(_defaults(minor), given))
+    if files := [f"{flag}={flags[flag][-1]}" for flag in _FILES if flag in flags]:
+        raise BadInput(f"{name}: {files[0]} has the kubelet read another file: lint that, with these arguments in it")
+    return KubeletInput(Subject(K3S_CONFIG, name), None, _drop_ins(minor), flags, _UNKNOWN)
 
 
 def _arguments(document: Document) -> Iterator[str]:
+    """Arguments are a list, or one stands alone."""
     for key in _ARGUMENTS:
         given = document[key]
         if isinstance(given.content, str):
@@ -56,19 +54,45 @@ def _arguments(document: Document) -> Iterator[str]:
             yield from (item.text() for item in given)
 
 
-def _input(name: str, flags: Mapping[str, Sequence[str]], minor: int) -> KubeletInput:
-    subject = Subject(K3S_CONFIG, name)
-    if minor >= _DROP_IN_MINOR:
-        defaults = {
-            "evictionHard": {"imagefs.available": "5%", "nodefs.available": "5%"},
-            "evictionMinimumReclaim": {"imagefs.available": "10%", "nodefs.available": "10%"},
-            "failSwapOn": False,
-            "serializeImagePulls": False,
-        }
-        return KubeletInput(subject, None, {_DROP_IN: configuration(_DROP_IN, defaults)}, flags, _UNKNOWN)
-    by_flag = {
-        "eviction-hard": ["imagefs.available<5%,nodefs.available<5%"],
-        "eviction-minimum-reclaim": ["imagefs.available=10%,nodefs.available=10%"],
-        "fail-swap-on": ["false"],
+def _merged(defaults: Mapping[str, str], arguments: Iterable[str]) -> list[str]:
+    """The kubelet's command line (pkg/util/args.go:GetArgs).
+
+    Dashes before a name are left out, and a name alone is true. ``NAME=`` replaces k3s' own value, ``NAME+=`` stands
+    behind it and what was given so far, ``NAME-=`` before both.
+    """
+    values = {name: [value] for name, value in defaults.items()}
+    replaceable = set(defaults)
+    for argument in arguments:
+        written, equals, text = argument.removeprefix("--").partition("=")
+        name, value = written.rstrip("-+"), text if equals else "true"
+        before = values.get(name, [])
+        if written.endswith("-"):
+            values[name] = [value, *before]
+        elif name in replaceable and not written.endswith("+"):
+            values[name] = [value]
+        else:
+            values[name] = [*before, value]
+        replaceable.discard(name)
+    return [f"--{name}={value}" for name in sorted(values) for value in values[name]]
+
+
+def _drop_ins(minor: int) -> dict[str, ConfigFile]:
+    if minor < _DROP_IN_MINOR:
+        return {}
+    defaults = {
+        "evictionHard": {"imagefs.available": "5%", "nodefs.available": "5%"},
+        "evictionMinimumReclaim": {"imagefs.available": "10%", "nodefs.available": "10%"},
+        "failSwapOn": False,
+        "serializeImagePulls": False,
     }
-    return KubeletInput(subject, None, {}, {**by_flag, **flags}, _UNKNOWN)
+    return {_DROP_IN: configuration(_DROP_IN, defaults)}
+
+
+def _defaults(minor: int) -> dict[str, str]:
+    if minor >= _DROP_IN_MINOR:
+        return {}
+    return {
+        "eviction-hard": "imagefs.available<5%,nodefs.available<5%",
+        "eviction-minimum-reclaim": "imagefs.available=10%,nodefs.available=10%",
+        "fail-swap-on": "false",
+    }
