@@ -85,6 +85,23 @@ def test_drop_ins_count(tmp_path: Path) -> None:
     assert "unable to determine reserved CPU" in CliRunner().invoke(main, ["lint", *arguments]).output
 
 
+def test_a_folder_of_drop_ins_that_is_missing_is_bad_input(tmp_path: Path) -> None:
+    """No kubelet starts with it, and whoever names it here has mistyped it."""
+    missing = tmp_path / "drop-ins"
+    result = run(HEAD, "--kubelet-config-dir", str(missing))
+    assert result.exit_code == 2
+    assert f"'--kubelet-config-dir': Directory '{missing}' does not exist" in result.output
+
+
+def test_a_folder_of_drop_ins_that_is_a_link_is_told(tmp_path: Path) -> None:
+    (tmp_path / "drop-ins").mkdir()
+    (tmp_path / "drop-ins" / "10.conf").write_text(HEAD + "cpuManagerPolicy: static\n")
+    (tmp_path / "link").symlink_to("drop-ins")
+    result = run(HEAD, "--kubelet-config-dir", str(tmp_path / "link"))
+    assert "link is a link, which the kubelet does not follow: nothing is dropped in" in result.output
+    assert result.exit_code == 1
+
+
 def test_a_field_of_another_type_is_named_and_nothing_is_said_of_its_default() -> None:
     result = run(HEAD + "cpuManagerPolicy: 3\nreservedMemory: [{numaNode: x}]\n")
     assert result.exit_code == 1

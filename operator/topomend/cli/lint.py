@@ -16,7 +16,7 @@ from topomend.check.facts import Configured
 from topomend.check.finding import ORDER, Report, Severity, Subject
 from topomend.check.rules.lint import FLAGS, NOT_LOOKED_AT, correction, refusals
 from topomend.check.rules.lint import lint as judge_by_rules
-from topomend.cli.flags.kubelet_flags import read_version
+from topomend.cli.flags.kubelet_flags import DROP_IN_FOLDER, read_version
 from topomend.cli.input.k3s_config import of_k3s_config
 from topomend.cli.input.kubelet_input import KubeletInput
 from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
@@ -29,7 +29,7 @@ from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, WIDE, YAML, echo
 from topomend.discover.documents.read import read_documents
 from topomend.discover.documents.value import NotADocument
 from topomend.discover.host_files import SourceUnreadable, read_bytes
-from topomend.discover.kubelet_config import Judged, Written, judge
+from topomend.discover.kubelet_config import Judged, Written, folder_remarks, judge
 from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, ConfigFile, drop_in_paths, file_of, read_file
 from topomend.model.machine import Machine
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, MemoryReservation
@@ -59,7 +59,7 @@ Examples:
 )
 @click.option(
     "--kubelet-config-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DROP_IN_FOLDER,
     metavar="DIR",
     help="The kubelet's drop-in folder (--config-dir).",
 )
@@ -90,8 +90,9 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
     made, name, content = any_machine(machine, "--machine"), "stdin" if file == "-" else file, _content(file)
     try:
         read = _input(name, content, machine, made.machine, version)
-        further = _further_documents(content) if read.subject.kind == KIND else iter(())
-        configured = _configured(read, _drop_ins(read, kubelet_config_dir), made, version, further)
+        further = _further_documents(content) if read.subject.kind == KIND else ()
+        passed_over = [*further, *folder_remarks(kubelet_config_dir)]
+        configured = _configured(read, _drop_ins(read, kubelet_config_dir), made, version, passed_over)
     except SourceUnreadable as error:
         raise BadInput(str(error)) from error
     report = judge_by_rules(configured)
@@ -149,7 +150,7 @@ def _configured(
     drop_ins: tuple[ConfigFile, ...] | None,
     made: PastedMachine,
     version: str,
-    further: Iterator[str],
+    passed_over: Sequence[str],
 ) -> Configured:
     """What is to be judged. Raises SourceUnreadable where a file is no configuration at all."""
     machine = made.machine
@@ -161,7 +162,7 @@ def _configured(
         NodeState("node", machine, judged.settings, made.devices),
         config,
         _refusals(judged, config, machine),
-        (*judged.remarks, *further),
+        (*judged.remarks, *passed_over),
         is_read=not judged.wrong,
     )
 

@@ -450,6 +450,12 @@ def test_the_settings_come_from_the_kubelets_file_and_are_believed_as_it_would(t
     assert missing.exit_code == 2
 
 
+def test_a_folder_of_drop_ins_that_is_missing_is_bad_input(tmp_path: Path) -> None:
+    missing = simulate(tmp_path, pod("a"), flags=["--kubelet-config-dir", str(tmp_path / "none.d")])
+    assert missing.exit_code == 2
+    assert f"Directory '{tmp_path / 'none.d'}' does not exist" in missing.stderr
+
+
 @pytest.mark.parametrize(("version", "admitted"), [("v1.32.6", True), ("v1.37.2", False)])
 def test_a_file_starts_a_kubelet_of_the_named_version_or_not(tmp_path: Path, version: str, admitted: bool) -> None:
     """The gate APIListChunking was removed after 1.32."""

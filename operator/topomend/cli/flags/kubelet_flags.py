@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+import click
 
 from topomend.cli.input.did_you_mean import did_you_mean
 from topomend.cli.output.failures import BadInput
@@ -10,6 +13,10 @@ from topomend.model.quantity import parse_quantity, value
 
 TOPOLOGY_MANAGER_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 TOPOLOGY_MANAGER_SCOPES = ("container", "pod")
+
+DROP_IN_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+"""The drop-in folder of a kubelet that is asked about. None starts while the folder is missing, which it walks
+(cmd/kubelet/app/server.go:mergeKubeletConfigurations)."""
 
 _VERSION = re.compile(r"v?\d{1,2}\.\d{1,4}(?:\.\d{1,4})?(?:[-+].{1,60})?", re.ASCII)
 

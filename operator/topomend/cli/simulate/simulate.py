@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from topomend.alignment.requested import why_not_aligned, wrong_value
+from topomend.cli.flags.kubelet_flags import DROP_IN_FOLDER
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.input.unknown_fields import warn_of_unknown_fields
 from topomend.cli.output.console import echo
@@ -31,7 +32,6 @@ from topomend.wire.document import MalformedObject
 from topomend.wire.group import ALIGNMENT_ANNOTATION
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 _EXAMPLES = """\b
 Examples:
@@ -60,7 +60,9 @@ Examples:
 @click.option("--node-name", metavar="NAME", help="Which node, if --node has several NodeTopologies.")
 @output_option()
 @click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
-@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="The kubelet's drop-in folder (--config-dir).")
+@click.option(
+    "--kubelet-config-dir", type=DROP_IN_FOLDER, metavar="DIR", help="The kubelet's drop-in folder (--config-dir)."
+)
 @click.option("--kubelet-version", metavar="VERSION", help="The kubelet's version, such as v1.37.2.")
 @click.option("--topology-manager-policy", metavar="POLICY", help="none, best-effort, restricted or single-numa-node.")
 @click.option("--topology-manager-scope", metavar="SCOPE", help="container or pod.")

@@ -116,7 +116,7 @@ def read_kubelet_config(
     if file is None and flags is None and not written.drop_ins:
         return _unreadable(f"no kubelet configuration: folder {drop_ins} has no file whose name ends in .conf", version)
     config = _interpreted(written, version)
-    return replace(config, remarks=(*config.remarks, *_folder_remarks(drop_ins)))
+    return replace(config, remarks=(*config.remarks, *folder_remarks(drop_ins)))
 
 
 def read_written(file: Path | None, drop_ins: Path | None, flags: Flags | None) -> Written:
@@ -164,7 +164,8 @@ def _unreadable(problem: str, version: str) -> KubeletConfig:
     return KubeletConfig(KubeletSettings(version), "Unreadable", (problem,))
 
 
-def _folder_remarks(folder: Path | None) -> list[str]:
+def folder_remarks(folder: Path | None) -> list[str]:
+    """Why nothing of the folder is dropped in, whatever is in it."""
     if folder is None:
         return []
     if os.path.islink(folder):  # noqa: PTH114 - Path's methods raise if a folder above has been closed meanwhile
