@@ -17,6 +17,7 @@ from topomend.check.finding import ORDER, Report, Severity, Subject
 from topomend.check.rules.lint import FLAGS, NOT_LOOKED_AT, correction, refusals
 from topomend.check.rules.lint import lint as judge_by_rules
 from topomend.cli.flags.kubelet_flags import DROP_IN_FOLDER, read_version
+from topomend.cli.input.did_you_mean import nearest
 from topomend.cli.input.k3s_config import of_k3s_config
 from topomend.cli.input.kubelet_input import KubeletInput
 from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
@@ -31,6 +32,8 @@ from topomend.discover.documents.value import NotADocument
 from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_config import Judged, Written, folder_remarks, judge
 from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, ConfigFile, drop_in_paths, file_of, read_file
+from topomend.discover.kubelet_config.flag_names import flag_names, unknown_flags
+from topomend.discover.kubelet_config.kubelet_process import Flags
 from topomend.model.machine import Machine
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, MemoryReservation
 from topomend.model.nodes.node_state import NodeState
@@ -155,16 +158,24 @@ def _configured(
     """What is to be judged. Raises SourceUnreadable where a file is no configuration at all."""
     machine = made.machine
     host = Host(memory=sum(node.memory for node in machine.numa_nodes))
-    judged = judge(Written(read.file, drop_ins, read.flags or {}), version, host)
+    flags = read.flags or {}
+    judged = judge(Written(read.file, drop_ins, flags), version, host)
     config = _configuration(judged, version, host)
     return Configured(
         read.subject,
         NodeState("node", machine, judged.settings, made.devices),
         config,
-        _refusals(judged, config, machine),
+        (*_unknown(flags, minor_of(version)), *_refusals(judged, config, machine)),
         (*judged.remarks, *passed_over),
         is_read=not judged.wrong,
     )
+
+
+def _unknown(flags: Flags, minor: int) -> Iterator[str]:
+    """The kubelet parses its flags before anything else."""
+    for name, sentence in unknown_flags(flags, minor):
+        near = nearest(name, flag_names(minor))
+        yield f"{sentence}: did you mean --{near}?" if near else sentence
 
 
 def _refusals(judged: Judged, config: Configuration, machine: Machine) -> tuple[str, ...]:

@@ -80,6 +80,19 @@ def test_an_argument_that_names_another_file_is_refused(flag: str) -> None:
     assert f"{flag} has the kubelet read another file" in result.output
 
 
+def test_an_argument_that_no_kubelet_knows_keeps_it_from_starting() -> None:
+    result = lint("cpu-manager-polcy=static", "node-ip=10.0.0.1", "root-dir=/data/kubelet")
+    assert result.exit_code == 1
+    assert "does not start" in result.output
+    assert "unknown flag: --cpu-manager-polcy: did you mean --cpu-manager-policy?" in result.output
+    assert result.output.count("unknown flag") == 1
+
+
+def test_a_flag_that_is_gone_keeps_a_kubelet_from_starting() -> None:
+    assert lint("pod-infra-container-image=pause", version="1.34.4").exit_code == 0
+    assert "unknown flag: --pod-infra-container-image" in lint("pod-infra-container-image=pause").output
+
+
 @pytest.mark.parametrize("arguments", [[1], {"a": "b"}, 3])
 def test_arguments_of_another_type_are_told_in_one_line(arguments: object) -> None:
     result = lint_of({"kubelet-arg": arguments})

@@ -73,6 +73,8 @@ def test_flags_override_the_configuration_and_are_looked_at() -> None:
     flags = ["--topology-manager-policy=single-numa-node", "--node-labels=a=b", "--cpu-manager-policy", "none"]
     document = yaml.safe_load(lint(node_config(flags=flags), "-o", "yaml").output)
     assert not any("flags" in each for each in document["notLookedAt"])
+    unknown = lint(node_config(flags=["--topology-manager-polcy=none"]))
+    assert "unknown flag: --topology-manager-polcy: did you mean --topology-manager-policy?" in unknown.output
     refused = lint(node_config(flags=["--topology-manager-policy=other"]))
     assert "does not start" in refused.output
     assert "topology-manager-policy" in refused.output or "topologyManagerPolicy" in refused.output

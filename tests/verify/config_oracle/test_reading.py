@@ -15,6 +15,7 @@ from verify.oracle.kubelet_oracle import KubeletOracle
 
 from topomend.discover.kubelet_config.fields import types_of
 from topomend.discover.kubelet_config.files import NOT_TOLD
+from topomend.discover.kubelet_config.flag_names import flag_names
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.gates import minor_of
 
@@ -63,6 +64,14 @@ def test_a_scalar_is_read_as_the_kubelet_reads_it(oracle: KubeletOracle, form: s
     differences = {text: document_difference(oracle, text.encode()) for text in texts}
     untold = {text for text in texts if text in NEWER_PARSER}
     assert {text: said for text, said in differences.items() if said} == dict.fromkeys(untold, NOT_TOLD)
+
+
+def test_a_flag_is_known_where_the_kubelet_knows_it(oracle: KubeletOracle) -> None:
+    """But help, which a program answers before it reads anything."""
+    known = flag_names(minor_of(DEFAULT_VERSION)) - {"help"}
+    asked = {name for minor in (30, minor_of(DEFAULT_VERSION)) for name in flag_names(minor)} - {"help"}
+    answers = {name: oracle.ask({"flags": [f"--{name}="]}).get("error", "") for name in asked}
+    assert {name for name, error in answers.items() if "unknown flag" not in error} == known
 
 
 def test_the_types_and_flags_of_all_fields_are_the_kubelets() -> None:

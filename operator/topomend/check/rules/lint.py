@@ -132,6 +132,8 @@ def kubelet_starts(facts: Facts) -> Iterator[Found]:
 
 def _cure_of(sentence: str, configured: Configured) -> str:
     settings, machine = configured.state.kubelet, configured.state.machine
+    if "unknown flag" in sentence:
+        return f"correct the flag's name, or take it out: v1.{minor_of(settings.version)} has no such flag"
     if not configured.is_read:
         return "give the field a value of that kind"
     if _reserves_memory(settings) and ("by Node Allocatable" in sentence or "reserved memory" in sentence):
