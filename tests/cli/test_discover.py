@@ -86,6 +86,14 @@ def test_a_folder_that_is_no_root_is_told_in_one_line(tmp_path: Path) -> None:
     assert "name a folder that contains sys/ and proc/" in printed.stderr
 
 
+def test_a_machine_that_could_not_be_read_completely_is_printed_and_exits_with_3(root: Path) -> None:
+    (root / "sys/devices/system/node/node0/meminfo").write_text("junk\n")
+    for form in ("table", "json", "name"):
+        printed = run("--root", root, "-o", form)
+        assert printed.exit_code == 3
+        assert printed.stdout
+
+
 def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     assert run("--root", tmp_path / "none").exit_code == 2
 

@@ -8,6 +8,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from topomend.cli.main import main
+from topomend.model.shapes.shape import parse_shape
+from topomend.sandbox.node.machine_files import write_machine
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 MACHINE = "numa:2 cores:4 threads:2 memory:16Gi"
@@ -100,6 +102,18 @@ def test_a_folder_of_drop_ins_that_is_a_link_is_told(tmp_path: Path) -> None:
     result = run(HEAD, "--kubelet-config-dir", str(tmp_path / "link"))
     assert "link is a link, which the kubelet does not follow: nothing is dropped in" in result.output
     assert result.exit_code == 1
+
+
+def test_what_of_a_recorded_machine_could_not_be_read_leaves_the_answer_open(tmp_path: Path) -> None:
+    write_machine(tmp_path, parse_shape(MACHINE).machine())
+    assert run(HEAD, machine=str(tmp_path)).exit_code == 0
+    (tmp_path / "sys/devices/system/node/node0/meminfo").write_text("junk\n")
+    result = run(HEAD, "-o", "json", machine=str(tmp_path))
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["ok"], document["starts"]) == (3, False, True)
+    assert any("node0/meminfo has no MemTotal" in each for each in document["notLookedAt"])
+    assert f"warning: --machine {tmp_path}: " in result.stderr
+    assert run(HEAD + "topologyMangerScope: pod\n", machine=str(tmp_path)).exit_code == 1
 
 
 def test_a_field_of_another_type_is_named_and_nothing_is_said_of_its_default() -> None:

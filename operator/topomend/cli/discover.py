@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from topomend.cli.output.console import echo, echo_data
-from topomend.cli.output.failures import BadInput, CannotAsk
+from topomend.cli.output.failures import NOT_KNOWN, BadInput, CannotAsk
 from topomend.cli.output.formats import (
     DOCUMENTS,
     JSON,
@@ -24,7 +24,7 @@ from topomend.cli.output.formats import (
     output_option,
 )
 from topomend.cli.output.table import echo_table
-from topomend.discover.assemble import Discovery
+from topomend.discover.assemble import HOST_DISCOVERED, Discovery
 from topomend.discover.capture import NotACapture, unpacked
 from topomend.discover.discover import discover as look
 from topomend.discover.features.node_features import node_features
@@ -70,12 +70,16 @@ Examples:
 @click.option("--kubelet-version", metavar="VERSION", help="The kubelet's version, such as v1.36.3.")
 @click.option("--node-name", metavar="NAME", help="The node's name. Default: the host's name, or the folder's.")
 @output_option(TABLE, WIDE, JSON, YAML, NAME, NFD)
-def discover(root: Path, node_name: str | None, output: str, **parts: Path | str | None) -> None:
+@click.pass_context
+def discover(
+    context: click.Context, /, *, root: Path, node_name: str | None, output: str, **parts: Path | str | None
+) -> None:
     """Print this host, or a recorded one, as a NodeTopology.
 
     Works without the kubelet's files and socket; the conditions name each missing or unreadable source. The table lists
     accelerators, network adapters and storage, -o wide every PCI function, -o nfd a file for the local source of Node
-    Feature Discovery. --root reads a machine that topomend capture has packed.
+    Feature Discovery. --root reads a machine that topomend capture has packed. Exits with 3 if the machine could not
+    be read completely.
     """
     with _tree(root) as tree:
         discovery = look(tree, **parts, node_name=node_name or _name_of(tree))  # type: ignore[arg-type]  # click's own
@@ -92,6 +96,8 @@ def discover(root: Path, node_name: str | None, output: str, **parts: Path | str
         echo(object_name(API_VERSION, NODE_TOPOLOGY, discovery.state.name))
     else:
         _PRINTERS[output](discovery)
+    if any(each.type == HOST_DISCOVERED and each.status != "True" for each in discovery.conditions):
+        context.exit(NOT_KNOWN)
 
 
 @contextmanager

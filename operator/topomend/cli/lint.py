@@ -20,12 +20,12 @@ from topomend.cli.flags.kubelet_flags import DROP_IN_FOLDER, read_version
 from topomend.cli.input.did_you_mean import nearest
 from topomend.cli.input.k3s_config import of_k3s_config
 from topomend.cli.input.kubelet_input import KubeletInput
-from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
+from topomend.cli.input.made_machine import ANY_MACHINE, any_machine, warn_of_problems
 from topomend.cli.input.node_config import of_node_config
 from topomend.cli.input.performance_profile import of_profile
 from topomend.cli.numa.check.printed import document, print_report
 from topomend.cli.output.console import echo, echo_lines
-from topomend.cli.output.failures import NO, BadInput
+from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, WIDE, YAML, echo_document, output_option
 from topomend.discover.documents.read import read_documents
 from topomend.discover.documents.value import NotADocument
@@ -83,7 +83,8 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
     A PerformanceProfile of OpenShift, a NodeConfig of Amazon EKS and the config.yaml of k3s and RKE2 are read as the
     configuration and flags that come of them.
     An error has the kubelet's own words. If reservedMemory is not what a static Memory Manager demands to the byte, the
-    correct block is printed. Exits with 1 after an error or a warning. -o wide adds each check's page, and what was not
+    correct block is printed. Exits with 1 after an error or a warning, else with 3 if the machine could not be read
+    completely. -o wide adds each check's page, and what was not
     looked at.
     """
     try:
@@ -91,6 +92,7 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
     except ValueError as error:
         raise BadInput(f"--kubelet-version {kubelet_version!r}: {error}") from error
     made, name, content = any_machine(machine, "--machine"), "stdin" if file == "-" else file, _content(file)
+    warn_of_problems(made, machine, "--machine")
     try:
         read = _input(name, content, machine, made.machine, version)
         further = _further_documents(content) if read.subject.kind == KIND else ()
@@ -99,13 +101,12 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
     except SourceUnreadable as error:
         raise BadInput(str(error)) from error
     report = judge_by_rules(configured)
-    fails = any(ORDER[finding.severity] <= ORDER[Severity.WARNING] for finding in report.findings)
+    code, not_looked_at = _code(report, made), _not_looked_at(read, made)
     if output in DOCUMENTS:
-        echo_document(_record(configured, report, _not_looked_at(read), fails=fails), output)
+        echo_document(_record(configured, report, not_looked_at, ok=code == YES), output)
     else:
-        _print(configured, report, _not_looked_at(read), output)
-    if fails:
-        context.exit(NO)
+        _print(configured, report, not_looked_at, output)
+    context.exit(code)
 
 
 # Reading
@@ -218,11 +219,11 @@ def _print(configured: Configured, report: Report, not_looked_at: Sequence[str],
         echo_lines(yaml.safe_dump({"reservedMemory": _block(corrected)}, sort_keys=False).splitlines())
 
 
-def _record(configured: Configured, report: Report, not_looked_at: Sequence[str], *, fails: bool) -> dict[str, Any]:
+def _record(configured: Configured, report: Report, not_looked_at: Sequence[str], *, ok: bool) -> dict[str, Any]:
     corrected = correction(configured)
     return {
         **document(report),
-        "ok": not fails,
+        "ok": ok,
         "starts": not configured.refusals,
         "kubeletVersion": configured.state.kubelet.version,
         "reservedMemory": _block(corrected) if corrected else None,
@@ -230,8 +231,14 @@ def _record(configured: Configured, report: Report, not_looked_at: Sequence[str]
     }
 
 
-def _not_looked_at(read: KubeletInput) -> list[str]:
-    return [*([FLAGS] if read.flags is None else []), *NOT_LOOKED_AT, *read.unknown]
+def _code(report: Report, made: PastedMachine) -> int:
+    if any(ORDER[finding.severity] <= ORDER[Severity.WARNING] for finding in report.findings):
+        return NO
+    return NOT_KNOWN if made.problems else YES
+
+
+def _not_looked_at(read: KubeletInput, made: PastedMachine) -> list[str]:
+    return [*made.problems, *([FLAGS] if read.flags is None else []), *NOT_LOOKED_AT, *read.unknown]
 
 
 def _block(reservations: tuple[MemoryReservation, ...]) -> list[dict[str, Any]]:

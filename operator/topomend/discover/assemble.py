@@ -34,6 +34,10 @@ MAX_MESSAGE = 1000
 MAX_NAMED = 6
 
 
+HOST_DISCOVERED = "HostDiscovered"
+"""The condition that says whether the machine could be read completely."""
+
+
 @dataclass(frozen=True)
 class Discovery:
     """What was discovered of a node. ``pods`` names all active pods, also those without exclusive resources.
@@ -268,7 +272,7 @@ def _conditions(
     refusals = list(map(str, findings.restart.refusals))
     parts = (
         _condition(
-            "HostDiscovered", "HostUnreadable" if host.problems else "", host.problems, "Discovered", host.remarks
+            HOST_DISCOVERED, "HostUnreadable" if host.problems else "", host.problems, "Discovered", host.remarks
         ),
         _condition(
             "KubeletConfigRead",

@@ -176,6 +176,14 @@ def test_of_a_discovered_host_it_is_said_what_is_not_known_and_how_to_say_it(
     assert [line.startswith(warning) for line, warning in zip(said, warnings, strict=True)] == [True] * len(warnings)
 
 
+def test_what_of_a_recorded_machine_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
+    write_machine(tmp_path / "gpu-01", parse_shape(SHAPE).machine())
+    (tmp_path / "gpu-01/sys/devices/system/node/node0/meminfo").write_text("junk\n")
+    result = simulate(tmp_path, pod("a"), node=str(tmp_path / "gpu-01"))
+    assert result.stderr.count(f"warning: --node {tmp_path / 'gpu-01'}: ") == 1
+    assert "node0/meminfo has no MemTotal" in result.stderr
+
+
 @pytest.mark.parametrize("content", [b"\x00\xff\xfe", b"a: [", b"!!python/object:os.system {}", b"- " * 100_000])
 def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     trace = tmp_path / "pods.yaml"

@@ -9,6 +9,7 @@ from pathlib import Path
 from topomend.base.plain_text import plain
 from topomend.cli.input.did_you_mean import did_you_mean
 from topomend.cli.input.manifests import GZIP
+from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
 from topomend.discover.capture import NotACapture, unpacked
 from topomend.discover.host import read_host
@@ -72,7 +73,7 @@ def _recorded(folder: Path, source: str, flag: str) -> PastedMachine:
     host = read_host(folder)
     if not host.machine.cores:
         raise BadInput(f"{flag} {source}: {'; '.join(host.problems) or 'no CPU is online there'}")
-    return PastedMachine(host.machine)
+    return PastedMachine(host.machine, problems=host.problems)
 
 
 def made_machine(source: str, flag: str) -> PastedMachine | None:
@@ -84,6 +85,12 @@ def made_machine(source: str, flag: str) -> PastedMachine | None:
     if source != "-" and not os.path.exists(source):  # noqa: PTH110
         return _of_shape(source, flag)
     return None if source == "-" else _pasted(Path(source), flag)
+
+
+def warn_of_problems(made: PastedMachine, source: str, flag: str) -> None:
+    """Print a warning for what of a recorded machine could not be read."""
+    for problem in made.problems:
+        echo(f"warning: {flag} {source}: {problem}", err=True)
 
 
 def nearest_machine(source: str) -> str:

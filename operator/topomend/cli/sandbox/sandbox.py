@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from topomend.cli.flags.kubelet_flags import read_options, read_reservations
-from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
+from topomend.cli.input.made_machine import ANY_MACHINE, any_machine, warn_of_problems
 from topomend.cli.lazy import OPERATOR
 from topomend.cli.output.console import echo, echo_data, echo_progress
 from topomend.cli.output.failures import NO, BadInput, CannotAsk
@@ -377,6 +377,8 @@ def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple
                 f"({len(machines)})"
             )
     sources = [any_machine(source, "--machine") for source in machines]
+    for source, made in zip(machines, sources, strict=True):
+        warn_of_problems(made, source, "--machine")
     specs = []
     for number in range(count):
         position = min(number, len(machines) - 1)

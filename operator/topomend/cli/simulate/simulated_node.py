@@ -20,7 +20,7 @@ from topomend.cli.flags.kubelet_flags import (
     read_version,
 )
 from topomend.cli.input.did_you_mean import did_you_mean
-from topomend.cli.input.made_machine import made_machine, nearest_machine, recorded_machine
+from topomend.cli.input.made_machine import made_machine, nearest_machine, recorded_machine, warn_of_problems
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
@@ -29,6 +29,7 @@ from topomend.model.bitmask import format_id_list, lowest, parse_id_list
 from topomend.model.nodes.node import Node
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.shapes.pasted_machine import PastedMachine
 from topomend.replay.cpu.options import KNOWN_OPTIONS as CPU_OPTIONS
 from topomend.replay.simulation import Simulation, simulation_of, with_reserved_cpus, with_settings
 from topomend.replay.topology.options import KNOWN_OPTIONS as TOPOLOGY_OPTIONS
@@ -90,7 +91,10 @@ def read_simulation(
     source: str, node_name: str | None, config: tuple[Path | None, Path | None], flags: Mapping[str, str]
 ) -> Simulation:
     """The kubelet to ask. ``config`` are its configuration's file and drop-in folder. Raises BadInput."""
-    given = _made(source) or _read_node(source, node_name)
+    made = _made_machine(source)
+    if made:
+        warn_of_problems(made, source, "--node")
+    given = _given(made) if made else _read_node(source, node_name)
     problem = given.problem
     if not problem:
         is_set = any(config) or bool(flags.keys() & {*_ALIGNING})
@@ -114,20 +118,21 @@ def read_simulation(
 
 def assumptions(source: str, config: tuple[Path | None, Path | None], flags: Mapping[str, str]) -> Iterator[str]:
     """What is assumed of the kubelet of a made-up machine, where the flags do not say it, in a line each."""
-    given = None if any(config) else _made(source)
-    if given is None:
+    made = None if any(config) else _made_machine(source)
+    if made is None:
         return
     if not flags.keys() & {*_ALIGNING}:
         yield f"a kubelet's default settings align nothing; see {', '.join(map(_name, _ALIGNING))}"
     if flags.get("cpu_manager_policy") == "static" and "reserved_cpus" not in flags:
-        first = lowest(given.state.machine.cpus)
+        first = lowest(made.machine.cpus)
         yield f"--reserved-cpus {first} is assumed: the static CPU policy needs a reserved CPU"
 
 
-def _made(source: str) -> _Given | None:
-    made = made_machine(source, "--node") or recorded_machine(source, "--node")
-    if made is None:
-        return None
+def _made_machine(source: str) -> PastedMachine | None:
+    return made_machine(source, "--node") or recorded_machine(source, "--node")
+
+
+def _given(made: PastedMachine) -> _Given:
     return _Given(NodeState(name="shape", machine=made.machine, devices=made.devices), is_made=True, pods=())
 
 

@@ -37,11 +37,15 @@ class InvalidPaste(ValueError):
 
 @dataclass(frozen=True)
 class PastedMachine:
-    """The machine, the devices of plugins on it, and those that claims provide."""
+    """The machine, the devices of plugins on it, and those that claims provide.
+
+    ``problems`` are what of a recorded machine could not be read.
+    """
 
     machine: Machine
     devices: tuple[Device, ...] = ()
     claimable: tuple[Device, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass
