@@ -44,6 +44,14 @@ def test_a_file_of_something_else_is_left_to_others(content: bytes, tmp_path: Pa
     assert made_machine(str(tmp_path / "file"), "--machine") is None
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_of_an_editor_of_windows_is_read(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes((LSCPU + NUMACTL).replace("\n", "\r\n").encode(encoding))
+    made = made_machine(str(tmp_path / "file"), "--machine")
+    assert made is not None
+    assert len(made.machine.numa_nodes) == 3
+
+
 def test_a_wrong_paste_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(LSCPU + NUMACTL + "\x1b[31mred\n")
     with pytest.raises(BadInput, match=r"--machine .*file: line 22: '\\x1b\[31mred' is of neither"):

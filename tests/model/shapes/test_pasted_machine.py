@@ -51,6 +51,29 @@ def test_a_machine_without_numa_and_l3_caches_has_one_numa_node() -> None:
     assert [(core.socket, core.numa_node, core.l3_cache) for core in machine.cores] == [(0, 0, None), (1, 0, None)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[root@host ~]# (lscpu -e; numactl -H)\n{LSCPU}{NUMACTL}[root@host ~]#\n",
+        f"me@host:~$ ( sudo lscpu -e; numactl -H )\n{LSCPU}{NUMACTL}me@host:~$ \n",
+    ],
+)
+def test_lines_with_a_prompt_are_skipped(text: str) -> None:
+    assert read_pasted_machine(text) == read_pasted_machine(LSCPU + NUMACTL)
+
+
+def test_a_firmware_without_distances_leaves_none() -> None:
+    numactl = NUMACTL.partition("node distances:")[0]
+    pasted = read_pasted_machine(f"{LSCPU}{numactl}No distance information available.\n")
+    assert pasted == read_pasted_machine(LSCPU + numactl)
+    assert pasted.machine.numa_nodes[0].distances == ()
+
+
+def test_a_word_of_another_language_for_no_is_read_beside_dashes() -> None:
+    pasted = read_pasted_machine(LSCPU.replace(" no ", "нет ") + NUMACTL)
+    assert format_id_list(pasted.machine.offline) == "4"
+
+
 def test_lines_of_devices_add_them() -> None:
     pasted = read_pasted_machine(f"{LSCPU}{NUMACTL}device:nvidia.com/gpu@0=1,1=1 dra:a.com/b@2=1\n")
     assert [(device.resource, device.numa_nodes) for device in pasted.devices] == [
@@ -69,6 +92,9 @@ WRONG = [
     (LSCPU + NUMACTL + NUMACTL, "line 23: a second list of CPUs of node 0"),
     (LSCPU.replace(" 1200.000\n", "\n", 1) + NUMACTL, "line 2: 8 columns; the heading has 9"),
     (LSCPU.replace("  1    1      1", "  1    1      x") + NUMACTL, "line 3: SOCKET is 'x'"),
+    (LSCPU.replace("  1    1      1", "  1    1      -") + NUMACTL, "line 3: SOCKET of CPU 1 is -, so lscpu does not"),
+    (LSCPU.replace("  1    1      1    1", "  1    1      1    -") + NUMACTL, "line 3: CORE of CPU 1 is -, so lscpu"),
+    (LSCPU.replace("  1    1  ", "  1    -  ") + NUMACTL, "line 3: NODE of CPU 1 is -, so lscpu does not know it"),
     (LSCPU.replace("  2    0", "  0    0") + NUMACTL, "lscpu has CPU 0 twice"),
     (LSCPU.replace("  2    0", "  2    1") + NUMACTL, "core 0 of lscpu has CPUs on two NUMA nodes|by numactl"),
     (LSCPU + NUMACTL.replace("cpus: 0 2", "cpus: 0"), "node 0 has CPUs 0,2 by lscpu and 0 by numactl"),

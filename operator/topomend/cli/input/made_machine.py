@@ -3,6 +3,7 @@
 Owns how they are told from each other, and their errors.
 """
 
+import codecs
 import os
 from pathlib import Path
 
@@ -110,11 +111,17 @@ def _of_shape(text: str, flag: str) -> PastedMachine | None:
     return PastedMachine(shape.machine(), shape.offered_devices(), shape.claimable_devices())
 
 
+def _text(content: bytes) -> str:
+    """UTF-8, or what editors of Windows write. Raises UnicodeDecodeError."""
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
+
+
 def _pasted(path: Path, flag: str) -> PastedMachine | None:
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
-        text = path.read_text()
+        text = _text(path.read_bytes())
     except (OSError, UnicodeDecodeError):
         return None  # whoever reads it as something else says what is wrong
     if not BEGINNING.search(text):

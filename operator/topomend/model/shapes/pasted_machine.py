@@ -20,10 +20,11 @@ BEGINNING = re.compile(r"^[ \t]*CPU[ \t].*\bCORE\b|^[ \t]*available: \d+ nodes? 
 
 _AVAILABLE = re.compile(r"available: \d+ nodes? \(.*\)", re.ASCII)
 _NODE = re.compile(r"node (\d{1,4}) (cpus|size|free):(.*)", re.ASCII)
-_DISTANCES = re.compile(r"node distances:|node(?:\s+\d+)+", re.ASCII)
+_DISTANCES = re.compile(r"node distances:|node(?:\s+\d+)+|No distance information available\.", re.ASCII)
 _DISTANCE = re.compile(r"(\d{1,4}):((?:\s+\d{1,3})+)", re.ASCII)
 _MEBIBYTES = re.compile(r"\s*(\d{1,9}) MB\s*", re.ASCII)
-_COMMAND = re.compile(r"[#$>]|.*[#$>]\s*(?:sudo )?(?:lscpu|numactl)\b")
+_COMMAND = re.compile(r"[#$>]|.*[#$>]\s*\(?\s*(?:sudo )?(?:lscpu|numactl)\b|(?!node \d).*[#$>]$")
+"""A comment, or a prompt: before one of the programs, or alone."""
 
 Value = TypeVar("Value")
 
@@ -107,11 +108,16 @@ def _read_heading(read: _Read, words: list[str]) -> None:
 
 
 def _read_cpu(read: _Read, words: list[str]) -> None:
-    """A row of lscpu. An offline CPU has dashes for its place, and fewer columns where some are empty."""
+    """A row of lscpu. An offline CPU has dashes for its place, and fewer columns where some are empty.
+
+    Languages have their own words for yes and no. A CPU that is online may have a dash as well, where the firmware of
+    a virtual machine tells no socket: what that one is, the user must say.
+    """
     if not read.columns:
         raise ValueError("a row of lscpu before its heading, which begins with CPU; paste the heading as well")
     row = dict(zip(read.columns, words, strict=False))
-    if row.get("ONLINE") == "no" or "-" in (row.get("CORE"), row.get("SOCKET")):
+    online = row.get("ONLINE")
+    if online == "no" or (online != "yes" and row.get("CORE") == row.get("SOCKET") == "-"):
         read.offline |= mask_of([_number(row, "CPU")])
         return
     if len(words) != len(read.columns):
@@ -153,6 +159,11 @@ def _once(values: dict[int, Value], node: int, value: Value, what: str) -> None:
 
 def _number(row: Mapping[str, str], column: str) -> int:
     text = row[column]
+    if text == "-":
+        raise ValueError(
+            f"{column} of CPU {row['CPU'][:5]} is -, so lscpu does not know it; write its number there, such as 0 for "
+            "every CPU of a machine that has one"
+        )
     if not (text.isascii() and text.isdigit() and len(text) <= 5):
         raise ValueError(f"{column} is {text[:20]!r}, which is no number")
     if int(text) >= MAX_ID:
