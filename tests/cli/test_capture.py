@@ -22,7 +22,10 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("form", ["table", "wide", "json", "yaml"])
-def test_what_is_packed_is_printed_as_the_host_is(root: Path, tmp_path: Path, form: str) -> None:
+def test_what_is_packed_is_printed_as_the_host_is(
+    root: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topomend.cli.discover.timestamp", lambda: "2026-01-02T03:04:05Z")
     packed = run("capture", tmp_path / "gpu-01.tar.gz", "--root", root)
     assert packed.exit_code == 0
     assert f"topomend discover --root {tmp_path / 'gpu-01.tar.gz'}" in packed.stdout

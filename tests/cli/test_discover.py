@@ -36,7 +36,8 @@ def test_a_recorded_tree_is_printed_as_a_node_topology(root: Path) -> None:
     assert printed.stderr == ""
 
 
-def test_yaml_and_json_say_the_same(root: Path) -> None:
+def test_yaml_and_json_say_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topomend.cli.discover.timestamp", lambda: "2026-01-02T03:04:05Z")
     documents = [run("--root", root, "--node-name", "n1", "-o", form).stdout for form in ("yaml", "json")]
     assert yaml.safe_load(documents[0]) == json.loads(documents[1])
 

@@ -7,12 +7,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from deploy.editor_schemas import SCHEMAS, schemas
 from deploy.manifests import ROOT
 from tests.builders import node_state, node_topology_object
 from tests.deploy.random_state import monster, random_claims, random_conditions, random_state, random_summary
 from tools.chart import programs as chart
+from verify.oracle.random_cases.recorded import RECORDED, unpacked
 
+from topomend.cli.main import main
 from topomend.model.condition import Condition
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.wire.published.node_topology import node_topology, status_of
@@ -95,6 +98,13 @@ def test_a_schema_is_valid_and_uses_no_word_that_openapi_has_alone(kind: str) ->
 
     Draft7Validator.check_schema(schema)
     assert words_of(schema) <= WORDS
+
+
+@pytest.mark.skipif(not RECORDED, reason="no recorded machines beside the project (../shared/data/hwloc)")
+@pytest.mark.parametrize("name", list(RECORDED)[::4])
+def test_a_discovered_machine_is_one_of_its_kind(name: str) -> None:
+    found = CliRunner().invoke(main, ["discover", "--root", str(unpacked(name)), "-o", "json", "--node-name", "n"])
+    assert errors(json.loads(found.stdout)) == []
 
 
 def words_of(schema: dict[str, Any]) -> set[str]:

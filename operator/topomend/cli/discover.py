@@ -32,6 +32,7 @@ from topomend.discover.machine.pci_distance import pci_distance
 from topomend.model.bitmask import format_id_list
 from topomend.model.machine import HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.quantity import format_bytes
+from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
 from topomend.wire.published.node_feature import local_source
 from topomend.wire.published.node_topology import node_topology, status_of
@@ -120,7 +121,10 @@ def _name_of(root: Path) -> str:
 
 
 def _object(discovery: Discovery) -> dict[str, Any]:
-    status = status_of(discovery.state, discovery.summary, discovery.conditions, discovery.claims)
+    """The object as the kind's schema asks for it: whatever holds has held since now, as far as is known."""
+    now = timestamp()
+    conditions = [condition._replace(last_transition_time=now) for condition in discovery.conditions]
+    status = status_of(discovery.state, discovery.summary, conditions, discovery.claims)
     return node_topology(discovery.state.name, status)
 
 
