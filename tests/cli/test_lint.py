@@ -1,6 +1,7 @@
 """A configuration is judged on a machine: verdict, corrected block, exit codes, and bad input in one line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,18 @@ def test_the_release_decides() -> None:
     older = run(text, "--kubelet-version", "v1.32.1")
     assert older.exit_code == 1
     assert 'Alpha-level Options not enabled, but option "strict-cpu-reservation" provided' in older.output
+
+
+def test_what_a_shell_substitutes_for_a_command_is_read() -> None:
+    read, write = os.pipe()
+    os.write(write, (HEAD + "topologyMangerScope: pod\n").encode())
+    os.close(write)
+    with os.fdopen(read, "rb"):
+        result = CliRunner().invoke(main, ["lint", f"/dev/fd/{read}", "--machine", MACHINE])
+    assert f"starts with /dev/fd/{read} on this machine" in result.output
+    assert "did you mean topologyManagerScope?" in result.output
+    closed = CliRunner().invoke(main, ["lint", f"/dev/fd/{read}", "--machine", MACHINE])
+    assert (closed.exit_code, closed.output.count("\n")) == (2, 1)
 
 
 def test_drop_ins_count(tmp_path: Path) -> None:

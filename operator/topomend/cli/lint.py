@@ -4,10 +4,11 @@ Owns reading the file and the machine, and the output. ``check.lint`` has the ru
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 import yaml
@@ -42,6 +43,9 @@ from topomend.replay.gates import minor_of
 from topomend.replay.startup.configuration import Configuration, Host
 from topomend.replay.startup.feature_gates import FeatureGates
 from topomend.replay.startup.quantity import BINARY_SI, Quantity
+
+_STREAM = re.compile(r"/dev/stdin|/(dev|proc/self)/fd/[0-9]+")
+"""A shell's ``<(COMMAND)``, a pipe that the command writes. Any other pipe could have nobody who writes it."""
 
 _EXAMPLES = """\b
 Examples:
@@ -91,7 +95,7 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
         version = read_version(kubelet_version)
     except ValueError as error:
         raise BadInput(f"--kubelet-version {kubelet_version!r}: {error}") from error
-    made, name, content = any_machine(machine, "--machine"), "stdin" if file == "-" else file, _content(file)
+    made, name, content = any_machine(machine, "--machine"), _name(file), _content(file)
     warn_of_problems(made, machine, "--machine")
     try:
         read = _input(name, content, machine, made.machine, version)
@@ -113,15 +117,28 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
 
 
 def _content(file: str) -> bytes:
-    if file != "-":
-        try:
+    try:
+        if file == "-":
+            return _of_stream(sys.stdin.buffer)
+        if not _STREAM.fullmatch(file):
             return read_bytes(Path(file), MAX_BYTES)
-        except SourceUnreadable as error:
-            raise BadInput(f"{file} {error}") from error
-    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        with open(file, "rb") as stream:  # noqa: PTH123 - it has no path of its own
+            return _of_stream(stream)
+    except SourceUnreadable as error:
+        raise BadInput(f"{_name(file)} {error}") from error
+    except OSError as error:
+        raise BadInput(f"{_name(file)} cannot be read ({error.strerror or error})") from error
+
+
+def _of_stream(stream: BinaryIO) -> bytes:
+    content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise BadInput(f"stdin is longer than {MAX_BYTES} bytes")
+        raise SourceUnreadable(f"is longer than {MAX_BYTES} bytes")
     return content
+
+
+def _name(file: str) -> str:
+    return "stdin" if file == "-" else file
 
 
 def _input(name: str, content: bytes, machine_name: str, machine: Machine, version: str) -> KubeletInput:
