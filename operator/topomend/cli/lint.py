@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,7 +32,7 @@ from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, WIDE, YAML, echo
 from topomend.discover.documents.read import read_documents
 from topomend.discover.documents.value import NotADocument
 from topomend.discover.host_files import SourceUnreadable, read_bytes
-from topomend.discover.kubelet_config import Judged, Written, folder_remarks, judge
+from topomend.discover.kubelet_config import MAX_SENTENCES, Judged, Written, folder_remarks, judge
 from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, ConfigFile, drop_in_paths, file_of, read_file
 from topomend.discover.kubelet_config.flag_names import flag_names, unknown_flags
 from topomend.discover.kubelet_config.kubelet_process import Flags
@@ -190,8 +191,8 @@ def _configured(
 
 
 def _unknown(flags: Flags, minor: int) -> Iterator[str]:
-    """The kubelet parses its flags before anything else."""
-    for name, sentence in unknown_flags(flags, minor):
+    """The kubelet parses its flags before anything else, and ends at the first that it does not know."""
+    for name, sentence in islice(unknown_flags(flags, minor), MAX_SENTENCES):
         near = nearest(name, flag_names(minor))
         yield f"{sentence}: did you mean --{near}?" if near else sentence
 

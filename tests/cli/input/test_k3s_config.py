@@ -88,6 +88,12 @@ def test_an_argument_that_no_kubelet_knows_keeps_it_from_starting() -> None:
     assert result.output.count("unknown flag") == 1
 
 
+def test_of_hundreds_of_unknown_arguments_the_first_are_told() -> None:
+    output = lint(*(f"no-such-{number}{'g' * 100}" for number in range(500))).output
+    assert output.count("unknown flag") == 4
+    assert len(output) < 3000
+
+
 def test_a_flag_that_is_gone_keeps_a_kubelet_from_starting() -> None:
     assert lint("pod-infra-container-image=pause", version="1.34.4").exit_code == 0
     assert "unknown flag: --pod-infra-container-image" in lint("pod-infra-container-image=pause").output

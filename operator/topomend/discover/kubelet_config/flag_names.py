@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from topomend.discover.kubelet_config.fields import flags as overriding
 from topomend.discover.kubelet_config.kubelet_process import Flags
 
+MAX_NAME = 80
+
 _OTHERS = (
     "bootstrap-kubeconfig", "cert-dir", "cloud-provider", "config", "config-dir", "exit-on-lock-contention",
     "experimental-allocatable-ignore-eviction", "experimental-mounter-path", "help", "hostname-override",
@@ -47,4 +49,5 @@ def unknown_flags(flags: Flags, minor: int) -> Iterator[tuple[str, str]]:
     known = flag_names(minor)
     for name in flags:
         if name not in known:
-            yield name, f"failed to parse kubelet flag: unknown flag: --{name}"
+            shown = name[:MAX_NAME]
+            yield shown, f"failed to parse kubelet flag: unknown flag: --{shown}"
