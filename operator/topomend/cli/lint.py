@@ -89,8 +89,7 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
     configuration and flags that come of them.
     An error has the kubelet's own words. If reservedMemory is not what a static Memory Manager demands to the byte, the
     correct block is printed. Exits with 1 after an error or a warning, else with 3 if the machine could not be read
-    completely. -o wide adds each check's page, and what was not
-    looked at.
+    completely. -o wide adds each check's page, and what was not looked at.
     """
     try:
         version = read_version(kubelet_version)
