@@ -175,6 +175,11 @@ def test_a_node_stays_as_it_was() -> None:
         (lambda: library.node(SHAPE, pods=[{}]), library.MalformedObject, "spec.containers: missing"),
         (lambda: library.pod({"kind": "Job"}), library.MalformedObject, "kind: 'Job' where Pod belongs"),
         (lambda: library.pod(pod_manifest("")), library.MalformedObject, "metadata.name: '' where a name belongs"),
+        (
+            lambda: library.pod({**pod_manifest(""), "metadata": {"generateName": "x-"}}),
+            library.MalformedObject,
+            "metadata.name: missing where a name belongs",
+        ),
     ],
 )
 def test_what_is_malformed_is_named(read: Callable[[], object], error: type[ValueError], text: str) -> None:

@@ -104,7 +104,8 @@ def node(
 def pod(manifest: Mapping[str, Any]) -> BoundPod:
     """The pod of a Pod object, as the API server stores it or as a user wrote it.
 
-    Its namespace and name tell it from others; a node has one pod of each name. Raises MalformedObject.
+    Its namespace and name tell it from others; a node has one pod of each name. So one that the API server would name
+    (``generateName``) is to be given a name. Raises MalformedObject.
 
     >>> pod({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main"}]}}).key
     ('default', 'web')
@@ -115,8 +116,9 @@ def pod(manifest: Mapping[str, Any]) -> BoundPod:
     """
     content = _plain(manifest)
     bound = read_bound_pod(content)
-    if not bound.pod.name:
-        raise Document(content)["metadata"]["name"].wrong("a name")
+    name = Document(content)["metadata"]["name"]
+    if not name.text(default=""):
+        raise name.wrong("a name")
     return bound
 
 

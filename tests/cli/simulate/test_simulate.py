@@ -101,6 +101,50 @@ def test_a_pod_that_ended_leaves_its_cpus_to_the_next(tmp_path: Path) -> None:
     ]
 
 
+def workload(kind: str, replicas: int) -> dict[str, Any]:
+    count = {"parallelism" if kind == "Job" else "replicas": replicas}
+    return {"kind": kind, "metadata": {"name": "web"}, "spec": {"template": {"spec": pod("")["spec"]}, **count}}
+
+
+def admitted(result: Result) -> dict[str, bool]:
+    return {answer["name"]: answer["admitted"] for answer in json.loads(result.stdout)}
+
+
+def test_the_pods_of_several_workloads_of_one_name_are_pods_of_their_own(tmp_path: Path) -> None:
+    result = simulate(tmp_path, workload("Deployment", 2), workload("StatefulSet", 2), workload("Job", 1))
+    assert admitted(result) == {
+        "web-0": True,
+        "web-1": True,
+        "web-statefulset-0": True,
+        "web-statefulset-1": False,
+        "web-job-0": False,
+    }
+    assert result.exit_code == 1
+
+
+def test_pods_that_the_api_server_would_name_are_pods_of_their_own(tmp_path: Path) -> None:
+    nameless = {**pod("", cpu="3"), "metadata": {"generateName": "x-"}}
+    assert admitted(simulate(tmp_path, *[nameless] * 3)) == {"x-0": True, "x-1": True, "x-2": False}
+
+
+def test_two_pods_of_one_name_are_bad_input_unless_the_first_has_ended_or_was_refused(tmp_path: Path) -> None:
+    twice = simulate(tmp_path, pod("a"), pod("a", cpu="1"))
+    assert twice.exit_code == 2
+    words = "2 pods are called default/a; give each its own metadata.name"
+    assert twice.stderr == f"Error: --pods {tmp_path / 'pods.yaml'}: {words}\n"
+    assert simulate(tmp_path, pod("a"), end("a"), pod("a")).exit_code == 0
+    again = simulate(tmp_path, pod("a", cpu="9"), pod("a"))
+    assert [answer["admitted"] for answer in json.loads(again.stdout)] == [False, True]
+
+
+def test_the_end_of_a_pod_that_is_none_is_warned_of(tmp_path: Path) -> None:
+    result = simulate(tmp_path, pod("a"), end("b"), end("a"), end("a"))
+    where = f"warning: --pods {tmp_path / 'pods.yaml'}: PodEnd default"
+    assert result.stderr.splitlines()[:2] == [f"{where}/b ends no pod", f"{where}/a ends no pod"]
+    assert result.exit_code == 0
+    assert "ends no pod" not in simulate(tmp_path, pod("a", cpu="9"), end("a")).stderr
+
+
 def test_reserved_cpus_and_memory_come_from_the_flags(tmp_path: Path) -> None:
     flags = [*SINGLE, "--memory-manager-policy", "Static", "--reserved-cpus", "0,4"]
     flags += ["--reserved-memory", "0:memory=512Mi;1:memory=256Mi"]

@@ -1,5 +1,6 @@
 import pytest
 
+from topomend.cli.input.workload import PodNames
 from topomend.cli.simulate.trace import PodEnd, read_trace
 from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import MalformedObject
@@ -9,7 +10,7 @@ END = {"kind": "PodEnd", "metadata": {"name": "p"}}
 
 
 def test_lists_are_opened_and_order_is_kept() -> None:
-    steps = list(read_trace([{"kind": "List", "items": [POD, END]}, None, POD]))
+    steps = list(read_trace([{"kind": "List", "items": [POD, END]}, None, POD], PodNames()))
     assert [type(step) for step in steps] == [BoundPod, PodEnd, BoundPod]
 
 
@@ -24,4 +25,4 @@ def test_lists_are_opened_and_order_is_kept() -> None:
 )
 def test_a_wrong_document_is_named_by_its_number_and_path(document: object, words: str) -> None:
     with pytest.raises(MalformedObject, match=words):
-        list(read_trace([POD, document]))
+        list(read_trace([POD, document], PodNames()))

@@ -1,9 +1,11 @@
 """The pods that a workload would create: a Pod itself, or those of a template (Deployment, Job and others).
 
-Leaves reading a Pod to ``wire.pod``, and which of the pods is asked about to the caller.
+Owns the names of those whose names Kubernetes would make up. Leaves reading a Pod to ``wire.pod``, and which of the
+pods is asked about to the caller.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from topomend.wire.document import Document, MalformedObject
@@ -16,6 +18,54 @@ _WITH_TEMPLATES = (
 """The built-in kinds that have a pod template."""
 
 
+class PodNames:
+    """Gives each pod of a file a name of its own: a kubelet takes two pods of one name for one.
+
+    ``taken`` are namespace and name of the pods that the file has so far; ``on_node`` of those beside it, whose names
+    only pods get that may be the same: those that are named, and those of a StatefulSet.
+    """
+
+    def __init__(self, on_node: Iterable[tuple[str, str]] = ()) -> None:
+        self.on_node = frozenset(on_node)
+        self.taken = set[tuple[str, str]]()
+        self._counted = Counter[tuple[str, str]]()
+
+    def of_pod(self, content: Mapping[str, Any]) -> str:
+        """The name of a Pod object, whether or not it is taken; of one without a name one that is not.
+
+        Raises MalformedObject.
+        """
+        metadata = Document(content)["metadata"]
+        namespace, name = metadata["namespace"].text(default="default"), metadata["name"].text(default="")
+        if not name:
+            return self._numbered(namespace, metadata["generateName"].text(default="") or "pod-")
+        self.taken.add((namespace, name))
+        return name
+
+    def of_workload(self, kind: str, namespace: str, name: str, replicas: int) -> list[str]:
+        """``web-0``, ``web-1``; ``web-job-0``, ``web-job-1`` if pods of another workload or a Pod have such a name."""
+        own = name or kind.lower()
+        names = [f"{own}-{number}" for number in range(replicas)]
+        keys = {(namespace, each) for each in names}
+        if self.taken.isdisjoint(keys) and (kind == "StatefulSet" or self.on_node.isdisjoint(keys)):
+            self.taken |= keys
+            return names
+        return [self._numbered(namespace, f"{own}-{kind.lower()}-") for _ in names]
+
+    def _numbered(self, namespace: str, prefix: str) -> str:
+        while True:
+            name = f"{prefix}{self._counted[namespace, prefix]}"
+            self._counted[namespace, prefix] += 1
+            if (namespace, name) not in self.taken and (namespace, name) not in self.on_node:
+                self.taken.add((namespace, name))
+                return name
+
+
+def same_name(count: int, namespace: str, name: str) -> str:
+    """What is wrong with several pods of one name, and what to do."""
+    return f"{count} pods are called {namespace}/{name}; give each its own metadata.name"
+
+
 def is_pod_or_workload(content: Mapping[str, Any]) -> bool:
     """Whether the object is a Pod or has a pod template, whether or not that can be read."""
     if content.get("kind", "Pod") == "Pod":
@@ -24,8 +74,8 @@ def is_pod_or_workload(content: Mapping[str, Any]) -> bool:
     return content["kind"] in _WITH_TEMPLATES or (isinstance(spec, Mapping) and "template" in spec)
 
 
-def template_pod(content: Any, name: str | None = None) -> dict[str, Any]:
-    """The Pod, or a Pod made from the workload's template, which gets this ``name``, or the workload's.
+def template_pod(content: Any) -> dict[str, Any]:
+    """The Pod, or a Pod made from the workload's template, which gets the workload's name.
 
     Raises MalformedObject for an object of any other kind.
     """
@@ -42,7 +92,6 @@ def template_pod(content: Any, name: str | None = None) -> dict[str, Any]:
         "name": document["metadata"]["name"].text(default=""),
         **({"namespace": document["metadata"]["namespace"].text()} if _has_namespace(document) else {}),
         **{key: field.content for key, field in template["metadata"].fields()},
-        **({"name": name} if name is not None else {}),
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.content.get("spec")}
 
@@ -62,15 +111,15 @@ def replicas_of(content: Any) -> int:
     return min(parallelism.integer(most=MOST_REPLICAS), spec["completions"].integer(MOST_REPLICAS))
 
 
-def pods_of(content: Any) -> list[dict[str, Any]]:
-    """All pods that the object stands for, as Pod objects; those of a workload are numbered from 0.
-
-    Raises MalformedObject.
-    """
-    if Document(content)["kind"].text(default="Pod") == "Pod":
-        return [template_pod(content)]
-    name = Document(content)["metadata"]["name"].text(default="")
-    return [template_pod(content, f"{name}-{number}") for number in range(replicas_of(content))]
+def pods_of(content: Any, names: PodNames) -> list[dict[str, Any]]:
+    """All pods that the object stands for, as Pod objects, each with a name. Raises MalformedObject."""
+    kind, pod = Document(content)["kind"].text(default="Pod"), template_pod(content)
+    metadata = {key: field.content for key, field in Document(pod)["metadata"].fields()}
+    if kind == "Pod":
+        return [{**pod, "metadata": {**metadata, "name": names.of_pod(pod)}}]
+    name, namespace = Document(content)["metadata"]["name"].text(default=""), Document(pod)["metadata"]["namespace"]
+    made = names.of_workload(kind, namespace.text(default="default"), name, replicas_of(content))
+    return [{**pod, "metadata": {**metadata, "name": each}} for each in made]
 
 
 def _spec(document: Document) -> Document:

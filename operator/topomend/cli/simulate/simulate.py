@@ -1,6 +1,6 @@
 """``simulate``: admit the pods of a trace on one node, and print its kubelet's answers. ``replay`` decides them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from topomend.alignment.requested import why_not_aligned, wrong_value
 from topomend.cli.flags.kubelet_flags import DROP_IN_FOLDER
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.input.unknown_fields import warn_of_unknown_fields
+from topomend.cli.input.workload import PodNames, same_name
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import NO, BadInput
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, output_option
@@ -146,20 +147,38 @@ class _Answer:
 
 
 def _admit_all(simulation: Simulation, source: str) -> Iterator[_Answer]:
+    names, admitted = PodNames(bound.key for bound in simulation.kubelet.pods), set[tuple[str, str]]()
     try:
         documents = list(read_documents(source, "--pods"))
         warn_of_unknown_fields(documents, f"--pods {source}")
-        for step in read_trace(documents):
+        for step in read_trace(documents, names):
             if isinstance(step, PodEnd):
-                simulation = simulation.after(step.namespace, step.name)
+                _warn_of_no_pod(step, names, source)
+                simulation = simulation.after(*step.key)
+                names.taken.discard(step.key)
+                admitted.discard(step.key)
                 continue
+            _check_name(step, admitted)
             if wrong := wrong_value(step.pod):
                 echo(f"warning: {step.pod.namespace}/{step.pod.name}: {wrong}", err=True)
             verdict, after = simulation.answer(step)
+            if verdict.admitted:
+                admitted.add(step.key)
             yield _admitted(after, step, verdict) if verdict.admitted else _refused(simulation, step, verdict)
             simulation = after
     except MalformedObject as error:
         raise BadInput(f"--pods {source}: {error}") from error
+
+
+def _warn_of_no_pod(end: PodEnd, names: PodNames, source: str) -> None:
+    if end.key not in names.taken | names.on_node:
+        echo(f"warning: --pods {source}: PodEnd {end.namespace}/{end.name} ends no pod", err=True)
+
+
+def _check_name(bound: BoundPod, admitted: Set[tuple[str, str]]) -> None:
+    """Replay would take the pod for the one of this name that runs, and give it the same once more."""
+    if bound.key in admitted:
+        raise MalformedObject(same_name(2, *bound.key))
 
 
 def _admitted(after: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:

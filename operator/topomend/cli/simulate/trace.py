@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.cli.input.workload import pods_of
+from topomend.cli.input.workload import PodNames, pods_of
 from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.pods.bound_pod import read_bound_pod
@@ -20,32 +20,37 @@ class PodEnd:
     namespace: str
     name: str
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells the pod from others."""
+        return self.namespace, self.name
 
-def read_trace(documents: Iterable[Any]) -> Iterator[BoundPod | PodEnd]:
+
+def read_trace(documents: Iterable[Any], names: PodNames) -> Iterator[BoundPod | PodEnd]:
     """The steps of a trace in order. Lists and workloads are expanded, and empty documents skipped.
 
-    Raises MalformedObject, which names the document, counted from 1, and the field.
+    ``names`` gives the pods names, and is to be told of ends before the next step is asked for. Raises MalformedObject,
+    which names the document, counted from 1, and the field.
     """
     for number, content in enumerate(documents, start=1):
         if content is None:
             continue
         try:
-            yield from _steps(Document(content))
+            yield from _steps(Document(content), names)
         except MalformedObject as error:
             raise MalformedObject(f"document {number}: {error}") from error
 
 
-def _steps(document: Document) -> Iterator[BoundPod | PodEnd]:
+def _steps(document: Document, names: PodNames) -> Iterator[BoundPod | PodEnd]:
     kind = document["kind"].text(default="Pod")
     if kind in ("List", "PodList"):
         for item in document["items"]:
-            yield from _steps(item)
+            yield from _steps(item, names)
     elif kind == "PodEnd":
         metadata = document["metadata"]
         yield PodEnd(metadata["namespace"].text(default="default"), metadata["name"].text())
     elif kind == "Pod" or _has_template(document):
-        for pod in pods_of(document.content):
-            yield _read_pod_at(document, pod)
+        yield from _pods_at(document, names)
     else:
         raise document["kind"].wrong("Pod, workload, List or PodEnd")
 
@@ -55,8 +60,8 @@ def _has_template(document: Document) -> bool:
     return isinstance(spec.content, dict) and ("template" in spec.content or "jobTemplate" in spec.content)
 
 
-def _read_pod_at(document: Document, pod: dict[str, Any]) -> BoundPod:
+def _pods_at(document: Document, names: PodNames) -> Iterator[BoundPod]:
     try:
-        return read_bound_pod(pod)
+        yield from map(read_bound_pod, pods_of(document.content, names))
     except MalformedObject as error:
         raise MalformedObject(f"{document.path}.{error}" if document.path else str(error)) from error

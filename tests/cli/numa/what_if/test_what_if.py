@@ -292,6 +292,22 @@ def test_the_pods_of_a_file_come_in_the_place_of_the_cluster_s(ask: Ask, tmp_pat
     assert [pod["name"] for pod in strict["waitingPods"]] == ["web-2", "web-3"]
 
 
+def test_workloads_of_one_name_in_a_file_have_pods_of_their_own(ask: Ask, tmp_path: Path) -> None:
+    template = {"spec": pod_manifest("", "cpu=2 memory=1Mi")["spec"]}
+    kinds = ("Deployment", "StatefulSet")
+    workloads = [
+        {"kind": kind, "metadata": {"name": "web"}, "spec": {"replicas": 2, "template": template}} for kind in kinds
+    ]
+    generated = {"kind": "Pod", "metadata": {"generateName": "x-"}, **template}
+    file = tmp_path / "pods.json"
+    file.write_text(json.dumps({"kind": "List", "items": [*workloads, generated, generated]}))
+    result = ask(one_node(X, Y, WIDE), "--policy", "single-numa-node", "-f", str(file), "-o", "json")
+    document = json.loads(result.stdout)
+    assert document["pods"] == 6
+    _, strict = document["outcomes"]
+    assert [pod["name"] for pod in strict["waitingPods"]] == ["web-statefulset-1", "x-0", "x-1"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -42,8 +42,8 @@ CLAIM_KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 class RequestedPod:
     """The pod as admission sees it, the nodes that its user allows, and the API object.
 
-    ``replicas`` is how many of it the workload has that the user named; 1 for a pod. ``shown`` names the object of a
-    file, and ``beside`` are the claims and their templates that it has besides.
+    ``replicas`` is how many of it the workload of this ``kind`` has that the user named; 1 for a pod. ``shown`` names
+    the object of a file, and ``beside`` are the claims and their templates that it has besides.
     """
 
     pod: Pod
@@ -52,6 +52,7 @@ class RequestedPod:
     replicas: int = 1
     shown: str = ""
     beside: tuple[dict[str, Any], ...] = ()
+    kind: str = "Pod"
 
 
 def pod_of_cluster(cluster: Cluster, name: str) -> RequestedPod:
@@ -130,10 +131,10 @@ def _objects(documents: Iterable[Any], where: str) -> Iterator[dict[str, Any]]:
 
 def _of_document(document: dict[str, Any], where: str) -> RequestedPod:
     try:
-        pod, replicas = template_pod(document), replicas_of(document)
+        pod, replicas, kind = template_pod(document), replicas_of(document), document.get("kind", "Pod")
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
-    return replace(read_requested(pod, where), replicas=replicas, shown=_shown(document))
+    return replace(read_requested(pod, where), kind=kind, replicas=replicas, shown=_shown(document))
 
 
 def _shown(content: Mapping[str, Any]) -> str:

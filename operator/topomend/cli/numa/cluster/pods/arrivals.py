@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from topomend.cache.changes import ENDED
+from topomend.cli.input.workload import PodNames, same_name
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, placement_of
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.failures import BadInput
@@ -59,7 +60,8 @@ def arrivals_of(cluster: Cluster) -> Arrivals:
 
 def arrivals_of_file(asked: Iterable[RequestedPod], source: str) -> Arrivals:
     """The pods of a file, each as often as its workload has it. Raises BadInput where two have one name."""
-    read = [each for one in asked for read in read_arrival(one.content) for each in _replicas(read, one)]
+    names = PodNames()
+    read = [each for one in asked for read in read_arrival(one.content) for each in _replicas(read, one, names)]
     return with_own_names(in_order(read), f"-f {source}")
 
 
@@ -68,17 +70,21 @@ def with_own_names(arrivals: Arrivals, where: str) -> Arrivals:
     counts = Counter((arrival.pod.namespace, arrival.pod.name) for arrival in arrivals.pods)
     for (namespace, name), count in counts.items():
         if count > 1:
-            raise BadInput(f"{where}: {count} pods are called {namespace}/{name}; give each its own metadata.name")
+            raise BadInput(f"{where}: {same_name(count, namespace, name)}")
     return arrivals
 
 
-def _replicas(read: _Read, asked: RequestedPod) -> Iterator[_Read]:
-    if isinstance(read, LeftOut) or asked.replicas == 1:
+def _replicas(read: _Read, asked: RequestedPod, names: PodNames) -> Iterator[_Read]:
+    if isinstance(read, LeftOut):
         yield read
         return
     order, arrival = read
-    for number in range(asked.replicas):
-        yield order, replace(arrival, pod=replace(arrival.pod, name=f"{arrival.pod.name}-{number}", uid=""))
+    pod = arrival.pod
+    if asked.kind == "Pod":
+        yield order, replace(arrival, pod=replace(pod, name=names.of_pod(asked.content)))
+        return
+    for name in names.of_workload(asked.kind, pod.namespace, pod.name, asked.replicas):
+        yield order, replace(arrival, pod=replace(pod, name=name, uid=""))
 
 
 def in_order(read: Sequence[_Read]) -> Arrivals:
