@@ -66,6 +66,19 @@ def test_what_is_not_known_refuses_nobody_and_is_said() -> None:
     ]
 
 
+def test_an_extended_resource_that_the_node_is_not_known_to_have_is_said_not_to_be_checked() -> None:
+    """The kubelet passes over it, and leaves it to the scheduler."""
+    simulation = simulation_of(node_state("numa:2 cores:4 memory:8Gi device:v.com/gpu@0=1"))
+    asked = bound("p", "v.com/gpu=1 v.com/gpus=2 memory=1Gi")
+    assert reason(simulation, asked) == ""
+    assert list(simulation.not_checked(asked)) == ["v.com/gpus, which the node is not known to have"]
+    by_claim = replace(asked, by_claim=frozenset({(asked.pod.containers[0].name, "v.com/gpus")}))
+    assert simulation.missing(by_claim) == []
+    has_it = Node("a", allocatable={"cpu": 8000, "memory": 8 << 40, "pods": 110_000, "v.com/gpus": 0})
+    known = simulation_of(simulation.kubelet.state, has_it, ())
+    assert (reason(known, asked), known.missing(asked)) == ("OutOfv.com/gpus", [])
+
+
 def test_what_is_known_is_checked() -> None:
     known = simulation_of(node_state(), node(pool="cpu"), ())
     choosy = bound("p", "", placement=CHOOSY)

@@ -19,9 +19,10 @@ from topomend.model.quantity import MAX_INT64
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import start_refusal
 from topomend.replay.errors import KUBELET_WOULD_NOT_START
+from topomend.replay.gates import read_gates
 from topomend.replay.lifecycle.allocation_manager import Kubelet, can_admit_pod, end
 from topomend.replay.lifecycle.node_allocatable import MAX_PODS, knows_reserved_memory, node_allocatable
-from topomend.replay.lifecycle.predicate import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from topomend.replay.lifecycle.predicate import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, missing_resources
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,12 @@ class Simulation:
         """What the answer to this pod leaves out, each as a noun phrase."""
         if self.would_not_start or start_refusal(self.kubelet.state) is not None:
             return
+        yield from self._not_known(bound)
+        for resource in self.missing(bound):
+            yield f"{resource}, which the node is not known to have"
+
+    def _not_known(self, bound: BoundPod) -> Iterator[str]:
+        """The facts about the node and its other pods that the answer needs and nobody gave."""
         requests = requests_of(bound.pod)
         if not self.object:
             if bound.placement.node_selector or bound.placement.terms is not None:
@@ -76,6 +83,12 @@ class Simulation:
                 if MEMORY in requests and not knows_reserved_memory(self.kubelet.state.kubelet):
                     yield "memory that kubeReserved and systemReserved set aside"
             yield "what other pods on the node request beyond their exclusive resources"
+
+    def missing(self, bound: BoundPod) -> list[str]:
+        """The extended resources of the pod that the node is not known to have, which its kubelet does not count."""
+        state = self.kubelet.state
+        there = {**self.kubelet.node.allocatable, **{device.resource: 0 for device in state.devices}}
+        return missing_resources(bound, there, read_gates(state.kubelet))
 
     def _judged(self, bound: BoundPod) -> BoundPod:
         """The pod as the kubelet of this node gets it: bound to it, without rules about facts that are not known."""

@@ -432,6 +432,26 @@ def test_of_several_node_topologies_one_is_to_be_named(tmp_path: Path) -> None:
     assert (wrong.exit_code, "no NodeTopology n3" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("numa:2 cores:4", ""),
+        ("numa:2 cores:4 device:nvidia.com/gpus@0=1", ", or write nvidia.com/gpus"),
+        ("BM.GPU.A100-v2.8", "; not published of BM.GPU.A100-v2.8: the NUMA nodes of the GPUs"),
+    ],
+)
+def test_devices_that_the_machine_is_not_known_to_have_are_said_not_to_be_checked(
+    tmp_path: Path, node: str, words: str
+) -> None:
+    asked = pod("a", **{"nvidia.com/gpu": "8"})
+    result = simulate(tmp_path, asked, asked | {"metadata": {"name": "b"}}, node=node)
+    [first, second] = json.loads(result.stdout)
+    assert first["notChecked"] == second["notChecked"] == ["nvidia.com/gpu, which the node is not known to have"]
+    assert (first["admitted"], result.exit_code) == (True, 0)
+    how = f"note: --node has no nvidia.com/gpu: add device:nvidia.com/gpu@NUMA=COUNT{words}"
+    assert result.stderr.splitlines()[1:] == [how]
+
+
 def test_what_is_not_known_of_a_node_is_said_not_to_be_checked(tmp_path: Path) -> None:
     choosy = pod("a")
     choosy["spec"]["nodeSelector"] = {"pool": "cpu"}

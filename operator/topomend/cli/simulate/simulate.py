@@ -18,7 +18,7 @@ from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, ou
 from topomend.cli.output.refusal_record import refusal_record
 from topomend.cli.output.table import echo_table
 from topomend.cli.output.terminal import BAD, GOOD, Style
-from topomend.cli.simulate.simulated_node import assumptions, read_simulation
+from topomend.cli.simulate.simulated_node import assumptions, how_to_add, read_simulation
 from topomend.cli.simulate.trace import PodEnd, read_trace
 from topomend.cli.simulate.verdict import verdict_record
 from topomend.explain.cause import Cause
@@ -113,8 +113,9 @@ def simulate(  # noqa: PLR0913 - one parameter for each part of the question
         _print_names(answers)
     else:
         _print_table(answers, wide=output == WIDE)
-    for assumption in assumptions(node, config, given):
-        echo(f"note: {assumption}", err=True)
+    missing = dict.fromkeys(each for answer in answers for each in answer.missing)
+    for note in (*assumptions(node, config, given), *how_to_add(node, missing, simulation)):
+        echo(f"note: {note}", err=True)
     if any(answer.not_aligned or not answer.verdict.admitted for answer in answers):
         context.exit(NO)
 
@@ -124,7 +125,8 @@ class _Answer:
     """The kubelet's answer to one pod; of a refusal also the cause and what would be admitted instead.
 
     ``not_aligned`` is why an admitted pod is not aligned as its annotation asks; empty where it is, None where it does
-    not ask. ``not_checked`` is what the answer leaves out.
+    not ask. ``not_checked`` is what the answer leaves out, ``missing`` the resources of it that the node is not known
+    to have.
     """
 
     verdict: Verdict
@@ -132,6 +134,7 @@ class _Answer:
     remedy: Remedy | None = None
     not_aligned: str | None = None
     not_checked: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def record(self) -> dict[str, Any]:
@@ -184,12 +187,17 @@ def _check_name(bound: BoundPod, admitted: Set[tuple[str, str]]) -> None:
 def _admitted(after: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:
     pod = bound.pod
     not_aligned = why_not_aligned(after.kubelet.state, pod) if pod.single_numa_node else None
-    return _Answer(verdict, not_aligned=not_aligned, not_checked=tuple(after.not_checked(bound)))
+    return _with_left_out(_Answer(verdict, not_aligned=not_aligned), after, bound)
 
 
 def _refused(simulation: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:
     cause, remedy = _cause(verdict, simulation, bound), remedy_in(simulation, bound, verdict)
-    return _Answer(verdict, cause, remedy, not_checked=tuple(simulation.not_checked(bound)))
+    return _with_left_out(_Answer(verdict, cause, remedy), simulation, bound)
+
+
+def _with_left_out(answer: _Answer, simulation: Simulation, bound: BoundPod) -> _Answer:
+    not_checked = tuple(simulation.not_checked(bound))
+    return replace(answer, not_checked=not_checked, missing=tuple(simulation.missing(bound)) if not_checked else ())
 
 
 def _cause(verdict: Verdict, simulation: Simulation, bound: BoundPod) -> Cause:

@@ -5,7 +5,7 @@ Owns which documents ``--node`` takes, and the flags' values. Leaves what is kno
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from topomend.cli.flags.kubelet_flags import (
     read_reservations,
     read_version,
 )
-from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.input.made_machine import made_machine, nearest_machine, recorded_machine, warn_of_problems
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.output.console import echo
@@ -29,6 +29,7 @@ from topomend.model.bitmask import format_id_list, lowest, parse_id_list
 from topomend.model.nodes.node import Node
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.bound_pod import BoundPod
+from topomend.model.shapes.known_machines import KnownMachine, find_machine
 from topomend.model.shapes.pasted_machine import PastedMachine
 from topomend.replay.cpu.options import KNOWN_OPTIONS as CPU_OPTIONS
 from topomend.replay.simulation import Simulation, simulation_of, with_reserved_cpus, with_settings
@@ -126,6 +127,25 @@ def assumptions(source: str, config: tuple[Path | None, Path | None], flags: Map
     if flags.get("cpu_manager_policy") == "static" and "reserved_cpus" not in flags:
         first = lowest(made.machine.cpus)
         yield f"--reserved-cpus {first} is assumed: the static CPU policy needs a reserved CPU"
+
+
+def how_to_add(source: str, missing: Iterable[str], simulation: Simulation) -> Iterator[str]:
+    """How ``--node`` is given each resource that it lacks, in a line each; of a cluster's node nobody gives it any."""
+    if made_machine(source, "--node") is None:
+        return
+    known = find_machine(source.split(maxsplit=1)[0])
+    there = {device.resource for device in simulation.kubelet.state.devices}
+    for resource in missing:
+        near = nearest(resource, there)
+        or_else = f", or write {near}" if near else _not_published(known, resource)
+        yield f"--node has no {resource}: add device:{resource}@NUMA=COUNT{or_else}"
+
+
+def _not_published(known: KnownMachine | None, resource: str) -> str:
+    """Why a known machine's shape lacks its GPUs, for the end of a sentence; empty of any other resource."""
+    if known is None or "GPUs, which are left out" not in known.open or "gpu" not in resource:
+        return ""
+    return f"; not published of {known.name}: {known.open.partition(',')[0]}"
 
 
 def _made_machine(source: str) -> PastedMachine | None:

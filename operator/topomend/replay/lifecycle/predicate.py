@@ -175,6 +175,21 @@ def _without_missing(bound: BoundPod, capacity: Mapping[str, int], gates: Gates)
     return replace(bound.pod, containers=tuple(_only(container, counts) for container in bound.pod.containers))
 
 
+def missing_resources(bound: BoundPod, there: Mapping[str, int], gates: Gates) -> list[str]:
+    """The extended resources that the check does not count, because the node does not have them and no claim does.
+
+    The kubelet relies on the scheduler, which binds no pod to a node without what the pod requests.
+    """
+    kept = _without_missing(bound, there, gates).containers
+    missing = {
+        resource: None
+        for container, rest in zip(bound.pod.containers, kept, strict=True)
+        for resource, amount in container.resources.requests.items()
+        if amount and resource not in rest.resources.requests and (container.name, resource) not in bound.by_claim
+    }
+    return list(missing)
+
+
 def _only(container: Container, counts: Callable[[Container, str], bool]) -> Container:
     requests = container.resources.requests
     kept = {resource: amount for resource, amount in requests.items() if counts(container, resource)}
