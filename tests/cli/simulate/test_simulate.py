@@ -145,6 +145,18 @@ def test_the_end_of_a_pod_that_is_none_is_warned_of(tmp_path: Path) -> None:
     assert "ends no pod" not in simulate(tmp_path, pod("a", cpu="9"), end("a")).stderr
 
 
+def test_objects_of_other_kinds_beside_the_pods_are_passed_over_in_one_line(tmp_path: Path) -> None:
+    others = {"kind": "PriorityClass", "metadata": {"name": "high"}}, {"kind": "Service", "metadata": {"name": "web"}}
+    result = simulate(tmp_path, others[0], pod("a"), others[1])
+    assert (result.exit_code, admitted(result)) == (0, {"a": True})
+    where = f"--pods {tmp_path / 'pods.yaml'}"
+    words = "passed over, as no pods are read from them: PriorityClass high, Service web"
+    assert result.stderr.splitlines()[0] == f"{where}: {words}"
+    alone = simulate(tmp_path, *others)
+    assert (alone.exit_code, alone.stdout) == (2, "")
+    assert alone.stderr == f"Error: {where}: PriorityClass high, Service web, and no pod; give at least one\n"
+
+
 def test_reserved_cpus_and_memory_come_from_the_flags(tmp_path: Path) -> None:
     flags = [*SINGLE, "--memory-manager-policy", "Static", "--reserved-cpus", "0,4"]
     flags += ["--reserved-memory", "0:memory=512Mi;1:memory=256Mi"]
@@ -176,7 +188,7 @@ def test_stdin_serves_either_file() -> None:
     [
         ("no-such-file.yaml", [pod("a")], [], "--node no-such-file.yaml: No such file"),
         ("numa:x", [pod("a")], [], "whole number"),
-        (SHAPE, [{"kind": "Job"}], [], "document 1: kind: 'Job'"),
+        (SHAPE, [{"kind": "Job"}], [], "document 1: Job has no pod template"),
         (SHAPE, [pod("a", "lots")], [], "'lots' is not a quantity"),
         (SHAPE, [pod("a", "-1")], [], "not negative"),
         (SHAPE, [pod("a")], ["--reserved-cpus", "x"], "--reserved-cpus 'x'"),

@@ -1,7 +1,7 @@
 import pytest
 
 from topomend.cli.input.workload import PodNames
-from topomend.cli.simulate.trace import PodEnd, read_trace
+from topomend.cli.simulate.trace import PassedOver, PodEnd, read_trace
 from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import MalformedObject
 
@@ -14,10 +14,19 @@ def test_lists_are_opened_and_order_is_kept() -> None:
     assert [type(step) for step in steps] == [BoundPod, PodEnd, BoundPod]
 
 
+def test_objects_of_other_kinds_are_named_so_that_they_can_be_passed_over() -> None:
+    service, claim = {"kind": "Service", "metadata": {"name": "web"}}, {"kind": "PersistentVolumeClaim"}
+    steps = list(read_trace([{"kind": "List", "items": [service]}, POD, claim], PodNames()))
+    assert (steps[0], steps[2]) == (PassedOver("Service web"), PassedOver("PersistentVolumeClaim"))
+    assert isinstance(steps[1], BoundPod)
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"kind": "Job"}, "document 2: kind: 'Job' where Pod, workload, List or PodEnd belongs"),
+        ({"kind": "Job"}, "document 2: Job has no pod template; give a Pod or a workload"),
+        ({"kind": ["Pod"]}, "document 2: kind: "),
+        ({"kind": "List", "items": [None]}, "document 2: items"),
         ({"kind": "List", "items": [POD, {"kind": "Pod"}]}, r"document 2: items\[1\]\.spec\.containers"),
         ("text", "document 2: the document"),
         ({"kind": "PodEnd"}, "metadata.name"),

@@ -74,6 +74,18 @@ def is_pod_or_workload(content: Mapping[str, Any]) -> bool:
     return content["kind"] in _WITH_TEMPLATES or (isinstance(spec, Mapping) and "template" in spec)
 
 
+def shown(content: Mapping[str, Any]) -> str:
+    """``Deployment web``."""
+    metadata = content.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return f"{content.get('kind', 'Pod')}{f' {name}' if name else ''}"
+
+
+def passed_over(objects: Iterable[str]) -> str:
+    """What a user is told of the other objects of a file, as they are ``shown``."""
+    return f"passed over, as no pods are read from them: {', '.join(objects)}"
+
+
 def template_pod(content: Any) -> dict[str, Any]:
     """The Pod, or a Pod made from the workload's template, which gets the workload's name.
 

@@ -1,7 +1,7 @@
 """``simulate``: admit the pods of a trace on one node, and print its kubelet's answers. ``replay`` decides them."""
 
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from topomend.alignment.requested import why_not_aligned, wrong_value
 from topomend.cli.flags.kubelet_flags import DROP_IN_FOLDER
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.input.unknown_fields import warn_of_unknown_fields
-from topomend.cli.input.workload import PodNames, same_name
+from topomend.cli.input.workload import PodNames, passed_over, same_name
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import NO, BadInput
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, output_option
@@ -19,7 +19,7 @@ from topomend.cli.output.refusal_record import refusal_record
 from topomend.cli.output.table import echo_table
 from topomend.cli.output.terminal import BAD, GOOD, Style
 from topomend.cli.simulate.simulated_node import assumptions, how_to_add, read_simulation
-from topomend.cli.simulate.trace import PodEnd, read_trace
+from topomend.cli.simulate.trace import PassedOver, PodEnd, read_trace
 from topomend.cli.simulate.verdict import verdict_record
 from topomend.explain.cause import Cause
 from topomend.explain.explanation import cause_of
@@ -106,7 +106,7 @@ def simulate(  # noqa: PLR0913 - one parameter for each part of the question
     given = {flag: text for flag, text in flags.items() if text is not None}
     config = kubelet_config, kubelet_config_dir
     simulation = read_simulation(node, node_name, config, given)
-    answers = list(_admit_all(simulation, pods))
+    answers = _admit_all(simulation, pods)
     if output in DOCUMENTS:
         echo_document([answer.record for answer in answers], output)
     elif output == NAME:
@@ -149,39 +149,63 @@ class _Answer:
         return record
 
 
-def _admit_all(simulation: Simulation, source: str) -> Iterator[_Answer]:
-    names, admitted = PodNames(bound.key for bound in simulation.kubelet.pods), set[tuple[str, str]]()
+def _admit_all(simulation: Simulation, source: str) -> list[_Answer]:
+    trace = _Trace(simulation, f"--pods {source}", PodNames(bound.key for bound in simulation.kubelet.pods))
     try:
         documents = list(read_documents(source, "--pods"))
-        warn_of_unknown_fields(documents, f"--pods {source}")
-        for step in read_trace(documents, names):
-            if isinstance(step, PodEnd):
-                _warn_of_no_pod(step, names, source)
-                simulation = simulation.after(*step.key)
-                names.taken.discard(step.key)
-                admitted.discard(step.key)
-                continue
-            _check_name(step, admitted)
-            if wrong := wrong_value(step.pod):
-                echo(f"warning: {step.pod.namespace}/{step.pod.name}: {wrong}", err=True)
-            verdict, after = simulation.answer(step)
-            if verdict.admitted:
-                admitted.add(step.key)
-            yield _admitted(after, step, verdict) if verdict.admitted else _refused(simulation, step, verdict)
-            simulation = after
+        warn_of_unknown_fields(documents, trace.where)
+        answers = list(trace.answers(documents))
     except MalformedObject as error:
-        raise BadInput(f"--pods {source}: {error}") from error
+        raise BadInput(f"{trace.where}: {error}") from error
+    if trace.others and not answers:
+        raise BadInput(f"{trace.where}: {', '.join(trace.others)}, and no pod; give at least one")
+    if trace.others:
+        echo(f"{trace.where}: {passed_over(trace.others)}", err=True)
+    return answers
 
 
-def _warn_of_no_pod(end: PodEnd, names: PodNames, source: str) -> None:
-    if end.key not in names.taken | names.on_node:
-        echo(f"warning: --pods {source}: PodEnd {end.namespace}/{end.name} ends no pod", err=True)
+@dataclass
+class _Trace:
+    """A trace that is played: the ``simulation`` so far, which pods it has ``admitted``, and its ``others``: no pods.
 
+    ``where`` names the file in warnings.
+    """
 
-def _check_name(bound: BoundPod, admitted: Set[tuple[str, str]]) -> None:
-    """Replay would take the pod for the one of this name that runs, and give it the same once more."""
-    if bound.key in admitted:
-        raise MalformedObject(same_name(2, *bound.key))
+    simulation: Simulation
+    where: str
+    names: PodNames
+    admitted: set[tuple[str, str]] = field(default_factory=set)
+    others: list[str] = field(default_factory=list)
+
+    def answers(self, documents: Iterable[Any]) -> Iterator[_Answer]:
+        """The answers in order. Raises MalformedObject."""
+        for step in read_trace(documents, self.names):
+            if isinstance(step, PassedOver):
+                self.others.append(step.shown)
+            elif isinstance(step, PodEnd):
+                self._end(step)
+            else:
+                yield self._answer(step)
+
+    def _end(self, end: PodEnd) -> None:
+        if end.key not in self.names.taken | self.names.on_node:
+            echo(f"warning: {self.where}: PodEnd {end.namespace}/{end.name} ends no pod", err=True)
+        self.simulation = self.simulation.after(*end.key)
+        self.names.taken.discard(end.key)
+        self.admitted.discard(end.key)
+
+    def _answer(self, bound: BoundPod) -> _Answer:
+        if bound.key in self.admitted:
+            # Replay would take the pod for the one that runs, and give it the same once more.
+            raise MalformedObject(same_name(2, *bound.key))
+        if wrong := wrong_value(bound.pod):
+            echo(f"warning: {bound.pod.namespace}/{bound.pod.name}: {wrong}", err=True)
+        before = self.simulation
+        verdict, self.simulation = before.answer(bound)
+        if not verdict.admitted:
+            return _refused(before, bound, verdict)
+        self.admitted.add(bound.key)
+        return _admitted(self.simulation, bound, verdict)
 
 
 def _admitted(after: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:

@@ -5,9 +5,9 @@ Leaves parsing the file to ``input/manifests`` and the simulation to ``replay``.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from topomend.cli.input.workload import PodNames, pods_of
+from topomend.cli.input.workload import PodNames, is_pod_or_workload, pods_of, shown
 from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.pods.bound_pod import read_bound_pod
@@ -26,7 +26,17 @@ class PodEnd:
         return self.namespace, self.name
 
 
-def read_trace(documents: Iterable[Any], names: PodNames) -> Iterator[BoundPod | PodEnd]:
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An object of another kind, such as a Service, as it is ``shown``: ``Service web``."""
+
+    shown: str
+
+
+Step: TypeAlias = BoundPod | PodEnd | PassedOver
+
+
+def read_trace(documents: Iterable[Any], names: PodNames) -> Iterator[Step]:
     """The steps of a trace in order. Lists and workloads are expanded, and empty documents skipped.
 
     ``names`` gives the pods names, and is to be told of ends before the next step is asked for. Raises MalformedObject,
@@ -41,7 +51,7 @@ def read_trace(documents: Iterable[Any], names: PodNames) -> Iterator[BoundPod |
             raise MalformedObject(f"document {number}: {error}") from error
 
 
-def _steps(document: Document, names: PodNames) -> Iterator[BoundPod | PodEnd]:
+def _steps(document: Document, names: PodNames) -> Iterator[Step]:
     kind = document["kind"].text(default="Pod")
     if kind in ("List", "PodList"):
         for item in document["items"]:
@@ -49,15 +59,10 @@ def _steps(document: Document, names: PodNames) -> Iterator[BoundPod | PodEnd]:
     elif kind == "PodEnd":
         metadata = document["metadata"]
         yield PodEnd(metadata["namespace"].text(default="default"), metadata["name"].text())
-    elif kind == "Pod" or _has_template(document):
+    elif kind == "Pod" or is_pod_or_workload(document.content):
         yield from _pods_at(document, names)
     else:
-        raise document["kind"].wrong("Pod, workload, List or PodEnd")
-
-
-def _has_template(document: Document) -> bool:
-    spec = document["spec"]
-    return isinstance(spec.content, dict) and ("template" in spec.content or "jobTemplate" in spec.content)
+        yield PassedOver(shown(document.content))
 
 
 def _pods_at(document: Document, names: PodNames) -> Iterator[BoundPod]:

@@ -277,7 +277,7 @@ def test_fit_answers_for_each_workload_of_a_file_with_its_own_replicas(fragmente
     assert "Deployment web:" in result.stdout
     assert "Job once:" in result.stdout
     assert [line.split()[3] for line in result.stdout.splitlines() if line.startswith("overall:")] == ["3", "2"]
-    assert "passed over, as they create no pods: Service web" in result.stderr
+    assert "passed over, as no pods are read from them: Service web" in result.stderr
     record = json.loads(ask(fragmented, "fit", "-f", str(file), "-o", "json").stdout)
     assert [(each["workload"], each["wanted"]) for each in record["workloads"]] == [
         ("Deployment web", 3),

@@ -1,6 +1,6 @@
 """The pod that a verb is about: one of the cluster, or one that a file describes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import click
 from topomend.alignment.requested import wrong_value
 from topomend.cli.input.did_you_mean import did_you_mean
 from topomend.cli.input.manifests import read_documents
-from topomend.cli.input.workload import is_pod_or_workload, replicas_of, template_pod
+from topomend.cli.input.workload import is_pod_or_workload, passed_over, replicas_of, shown, template_pod
 from topomend.cli.numa.cluster.arguments.strict_fields import warn_of_unknown_fields
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.output.console import echo
@@ -98,16 +98,16 @@ def pod_of_file(source: str, cluster: Cluster | None) -> RequestedPod:
 def pods_of_file(source: str, cluster: Cluster | None) -> list[RequestedPod]:
     """The pods in a file, and the pods that the workloads in it would create: one of each, and at least one.
 
-    Objects that create no pods, such as Services, are passed over. Raises BadInput.
+    Objects of other kinds, such as Services, are passed over. Raises BadInput.
     """
     objects = objects_of_file(source, "-f")
     with_pods = [content for content in objects if is_pod_or_workload(content)]
     if not with_pods:
-        others = ", ".join(_shown(content) for content in objects)
+        others = ", ".join(map(shown, objects))
         raise BadInput(f"-f {source}: {others or 'nothing'}, and no Pod or workload; give at least one")
     claims = tuple(content for content in objects if content.get("kind") in CLAIM_KINDS)
-    if passed_over := [_shown(it) for it in objects if not is_pod_or_workload(it) and it not in claims]:
-        echo(f"-f {source}: passed over, as they create no pods: {', '.join(passed_over)}", err=True)
+    if rest := [shown(it) for it in objects if not is_pod_or_workload(it) and it not in claims]:
+        echo(f"-f {source}: {passed_over(rest)}", err=True)
     warn_of_unknown_fields(cluster, with_pods, f"-f {source}")
     return [replace(_of_document(content, f"-f {source}"), beside=claims) for content in with_pods]
 
@@ -134,14 +134,7 @@ def _of_document(document: dict[str, Any], where: str) -> RequestedPod:
         pod, replicas, kind = template_pod(document), replicas_of(document), document.get("kind", "Pod")
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
-    return replace(read_requested(pod, where), kind=kind, replicas=replicas, shown=_shown(document))
-
-
-def _shown(content: Mapping[str, Any]) -> str:
-    """``Deployment web``."""
-    metadata = content.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return f"{content.get('kind', 'Pod')}{f' {name}' if name else ''}"
+    return replace(read_requested(pod, where), kind=kind, replicas=replicas, shown=shown(document))
 
 
 def read_requested(content: dict[str, Any], where: str) -> RequestedPod:
