@@ -53,3 +53,29 @@ def test_a_file_that_cannot_be_read_is_one_line_with_its_flag(
     assert words in text
     assert "byte string" not in text
     assert "\n" not in text
+
+
+def test_a_file_that_is_too_large_or_has_no_end_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text("kind: Pod #" + "x" * 1014)
+    assert [*read_documents(str(file), "--pods", 1025)] == [{"kind": "Pod"}]
+    words = "is larger than 1Ki: too much to read; give fewer objects"
+    with pytest.raises(BadInput, match=f"--pods {file} {words}"):
+        list(read_documents(str(file), "--pods", 1024))
+    with pytest.raises(BadInput, match=f"--pods /dev/zero {words}"):
+        list(read_documents("/dev/zero", "--pods", 1024))
+    monkeypatch.setattr("sys.stdin", io.StringIO(file.read_text()))
+    with pytest.raises(BadInput, match=f"--pods - {words}"):
+        list(read_documents("-", "--pods", 1024))
+
+
+def test_a_file_for_which_there_is_not_enough_memory_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: bytes) -> None:
+        raise MemoryError
+
+    (file := tmp_path / "pods.yaml").write_text("kind: Pod")
+    monkeypatch.setattr("topomend.discover.documents.read.read_documents", full)
+    with pytest.raises(BadInput, match="does not fit into the memory of this process"):
+        list(read_documents(str(file), "--pods"))

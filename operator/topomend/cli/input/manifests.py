@@ -11,21 +11,29 @@ from typing import Any
 
 from topomend.base.plain_text import plain
 from topomend.cli.output.failures import BadInput
+from topomend.model.quantity import format_bytes
+
+MOST_BYTES = 1 << 26
+"""Of pods and nodes that a user names: some 20,000 pods as an API server has them."""
 
 
-def read_documents(source: str, flag: str) -> Iterator[Any]:
-    """The documents in the file ``source``; errors name the flag ``flag``. Raises BadInput."""
+def read_documents(source: str, flag: str, most: int = MOST_BYTES) -> Iterator[Any]:
+    """The documents in the file ``source`` of ``most`` bytes; errors name the flag ``flag``. Raises BadInput."""
     # Imported here: few commands are given a file.
     from topomend.discover.documents.read import read_documents as documents_of  # noqa: PLC0415
     from topomend.discover.documents.value import NotADocument, NotTold, plain_value  # noqa: PLC0415
 
     content = b""
     try:
-        content = _content(source)
+        content = _content(source, most)
+        if len(content) > most:
+            raise BadInput(f"{flag} {source} is larger than {format_bytes(most)}: too much to read; give fewer objects")
         for document in documents_of(content):
             yield plain_value(document.value)
     except OSError as error:
         raise BadInput(f"{flag} {source}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise BadInput(f"{flag} {source} does not fit into the memory of this process; give fewer objects") from error
     except NotTold as error:
         raise BadInput(f"{flag} {source} is not read as YAML: {plain(str(error), 200)}; give it as JSON") from error
     except (NotADocument, UnicodeDecodeError) as error:
@@ -48,5 +56,9 @@ _HEADING = re.compile(rb"[A-Z][A-Z-]* {3,}[A-Z]")
 """The beginning of a table of ours or of kubectl."""
 
 
-def _content(source: str) -> bytes:
-    return sys.stdin.read().encode() if source == "-" else Path(source).read_bytes()
+def _content(source: str, most: int) -> bytes:
+    """The file, or more than ``most`` bytes of a larger one: /dev/zero has no end."""
+    if source == "-":
+        return sys.stdin.read(most + 1).encode()
+    with Path(source).open("rb") as file:
+        return file.read(most + 1)

@@ -26,6 +26,9 @@ from topomend.wire.group import NODE_TOPOLOGY
 
 _HOW = "kubectl get nodes,ntopo,pods -A -o json prints all that is needed"
 
+_MOST_BYTES = 1 << 32
+"""All pods, nodes and publications of the largest clusters; 100,000 pods are some 1 GiB."""
+
 _EXAMPLES = """\b
 Examples:
   kubectl get nodes,ntopo,pods -A -o json > cluster.json
@@ -69,7 +72,7 @@ def read_cluster(source: str, since: timedelta | None = None) -> tuple[Snapshot,
     Raises BadInput.
     """
     where, by_kind = f"--cluster {source}", dict[str, list[dict[str, Any]]]()
-    for content in objects_of_file(source, "--cluster"):
+    for content in objects_of_file(source, "--cluster", _MOST_BYTES):
         by_kind.setdefault(_kind(content, where), []).append(content)
     for kind in ("Node", NODE_TOPOLOGY):
         if kind not in by_kind:

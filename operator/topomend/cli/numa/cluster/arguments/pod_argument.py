@@ -8,7 +8,7 @@ import click
 
 from topomend.alignment.requested import wrong_value
 from topomend.cli.input.did_you_mean import did_you_mean
-from topomend.cli.input.manifests import read_documents
+from topomend.cli.input.manifests import MOST_BYTES, read_documents
 from topomend.cli.input.workload import is_pod_or_workload, passed_over, replicas_of, shown, template_pod
 from topomend.cli.numa.cluster.arguments.strict_fields import warn_of_unknown_fields
 from topomend.cli.numa.cluster.cluster import Cluster
@@ -112,9 +112,9 @@ def pods_of_file(source: str, cluster: Cluster | None) -> list[RequestedPod]:
     return [replace(_of_document(content, f"-f {source}"), beside=claims) for content in with_pods]
 
 
-def objects_of_file(source: str, flag: str) -> list[dict[str, Any]]:
-    """The objects of the file that ``flag`` names, and those of its lists. Raises BadInput."""
-    documents = [document for document in read_documents(source, flag) if document is not None]
+def objects_of_file(source: str, flag: str, most: int = MOST_BYTES) -> list[dict[str, Any]]:
+    """The objects of the file of ``most`` bytes that ``flag`` names, and those of its lists. Raises BadInput."""
+    documents = [document for document in read_documents(source, flag, most) if document is not None]
     return list(_objects(documents, f"{flag} {source}"))
 
 
