@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,36 @@ def test_what_is_malformed_is_named(read: Callable[[], object], error: type[Valu
     with pytest.raises(error) as raised:
         read()
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"reserved_cpus": "0,2"}, "kubelet.reserved_cpus: '0,2' where a bit mask, 0b101"),
+        ({"reserved_cpus": -1}, "kubelet.reserved_cpus: -1 where a bit mask"),
+        ({"reserved_cpu_millis": "500m"}, "kubelet.reserved_cpu_millis: '500m' where a whole number"),
+        ({"feature_gates": None}, "kubelet.feature_gates: missing where a map of strings to True or False"),
+        ({"feature_gates": {"CPUManager": "true"}}, "where a map of strings to True or False belongs"),
+        ({"cpu_manager_policy_options": {"full-pcpus-only": True}}, "where a map of strings to strings belongs"),
+        ({"topology_manager_policy_options": None}, "kubelet.topology_manager_policy_options: missing where"),
+        ({"reserved_memory": ({"numaNode": 0},)}, "where a tuple of MemoryReservation"),
+        ({"reserved_memory": (library.MemoryReservation(0, "memory", "1Gi"),)}, "tuple of MemoryReservation, in bytes"),  # type: ignore[arg-type]
+        ({"version": 1.37}, "kubelet.version: 1.37 where a string belongs"),
+    ],
+)
+def test_a_setting_of_another_type_is_named(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(library.MalformedObject) as raised:
+        library.node(SHAPE, kubelet=library.KubeletSettings(**settings))
+    assert text in str(raised.value)
+
+
+def test_every_setting_has_its_type_checked() -> None:
+    for setting in fields(library.KubeletSettings):
+        with pytest.raises(library.MalformedObject, match=f"kubelet.{setting.name}: "):
+            library.node(SHAPE, kubelet=library.KubeletSettings(**{setting.name: object()}))  # type: ignore[arg-type]
+    settings: Any = {"reserved_cpus": 1}
+    with pytest.raises(library.MalformedObject, match=r"kubelet: .* where KubeletSettings belongs"):
+        library.node(SHAPE, kubelet=settings)
 
 
 def test_what_is_no_object_is_named() -> None:

@@ -28,7 +28,7 @@ True
 True
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topomend.explain import explanation
@@ -90,9 +90,15 @@ def node(
     Traceback (most recent call last):
         ...
     topomend.wire.document.MalformedObject: kind: 'Node' where NodeTopology belongs
+    >>> node("numa:2 cores:4", kubelet=KubeletSettings(reserved_cpus="0,2"))
+    Traceback (most recent call last):
+        ...
+    topomend.wire.document.MalformedObject: kubelet.reserved_cpus: '0,2' where a bit mask, 0b101 for the CPUs 0 \
+and 2, belongs
     """
     state, problem = _of_shape(described, name) if isinstance(described, str) else _published(described)
     if kubelet is not None:
+        _check_settings(kubelet)
         state, problem = with_settings(state, kubelet), ""
     known = None if node_object is None else read_node(_plain(node_object))
     if known and kubelet is not None:
@@ -166,6 +172,66 @@ even empty no NUMA node has more than 4 (single-numa-node); would be admitted wi
     left_out = ", ".join(node.not_checked(pod))
     sentence = explanation.explain(verdict, node.kubelet.state, pod.pod)
     return "; ".join(filter(None, (sentence, words, left_out and f"not checked: {left_out}")))
+
+
+def _check_settings(kubelet: KubeletSettings) -> None:
+    """Whether each setting is of its type, which Python does not see to. Raises MalformedObject.
+
+    What it says is checked by replay: a kubelet may not start with it.
+    """
+    if not isinstance(kubelet, KubeletSettings):
+        raise Document(kubelet, "kubelet").wrong("KubeletSettings")
+    for name, (is_right, expected) in _SETTINGS.items():
+        value = getattr(kubelet, name)
+        if not is_right(value):
+            raise Document(value, f"kubelet.{name}").wrong(expected)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_reservation(value: object) -> bool:
+    return (
+        isinstance(value, MemoryReservation)
+        and _is_amount(value.numa_node)
+        and _is_text(value.resource)
+        and _is_amount(value.size)
+    )
+
+
+def _is_map_of(kind: type) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, Mapping) and all(_is_text(key) and isinstance(each, kind) for key, each in value.items())
+    )
+
+
+_TEXT = _is_text, "a string"
+_OPTIONS = _is_map_of(str), "a map of strings to strings"
+_SETTINGS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "version": _TEXT,
+    "topology_manager_policy": _TEXT,
+    "topology_manager_scope": _TEXT,
+    "topology_manager_policy_options": _OPTIONS,
+    "cpu_manager_policy": _TEXT,
+    "cpu_manager_policy_options": _OPTIONS,
+    "memory_manager_policy": _TEXT,
+    "reserved_cpus": (
+        lambda value: value is None or _is_amount(value),
+        "a bit mask, 0b101 for the CPUs 0 and 2,",
+    ),
+    "reserved_cpu_millis": (_is_amount, "a whole number of thousandths of a CPU"),
+    "reserved_memory": (
+        lambda value: isinstance(value, tuple) and all(map(_is_reservation, value)),
+        "a tuple of MemoryReservation, in bytes,",
+    ),
+    "feature_gates": (_is_map_of(bool), "a map of strings to True or False"),
+}
+"""Whether a value is of the setting's type, and what belongs there."""
 
 
 def _of_shape(text: str, name: str) -> tuple[NodeState, str]:
