@@ -20,6 +20,7 @@ from topomend.cli.flags.kubelet_flags import (
     read_version,
 )
 from topomend.cli.input.did_you_mean import did_you_mean, nearest
+from topomend.cli.input.discovered_node import PODS_UNKNOWN, SETTINGS_UNKNOWN, lacks
 from topomend.cli.input.made_machine import made_machine, nearest_machine, recorded_machine, warn_of_problems
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.output.console import echo
@@ -38,7 +39,7 @@ from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import NODE_TOPOLOGY
 from topomend.wire.node import read_node
 from topomend.wire.pods.bound_pod import read_bound_pod
-from topomend.wire.published.node_topology import HEARTBEAT, read_conditions, read_node_topology, why_not_started
+from topomend.wire.published.node_topology import read_node_topology, why_not_started
 
 _OPTION_GATES = {
     f"{manager}Policy{level}Options": True
@@ -177,20 +178,17 @@ def _read_node(source: str, node_name: str | None) -> _Given:
     return _Given(state, is_made=False, node=node, pods=bound, problem=problem, unready=unready)
 
 
-_SETTINGS_UNKNOWN, _PODS_UNKNOWN = "NotGiven", "PodResourcesNotGiven"
-
 _OF_NO_AGENT: Mapping[str, str] = {
-    _SETTINGS_UNKNOWN: "it does not say how its kubelet is set, and default settings align nothing: give "
+    SETTINGS_UNKNOWN: "it does not say how its kubelet is set, and default settings align nothing: give "
     "--kubelet-config, or flags such as --cpu-manager-policy; topomend discover --kubelet-config records them",
-    _PODS_UNKNOWN: "it does not say which pods run there, and counts as empty",
+    PODS_UNKNOWN: "it does not say which pods run there, and counts as empty",
 }
 """What an object of ``topomend discover`` lacks, which no agent has written, by the reasons of its conditions."""
 
 
 def _unready(content: dict[str, Any]) -> dict[str, str]:
     """Why the object is not Ready, by the reason; of each part where no agent wrote it. Raises MalformedObject."""
-    missing = [each.reason for each in read_conditions(content) if each.status != "True"]
-    if content["status"].get(HEARTBEAT) is None and _OF_NO_AGENT.keys() >= {*missing}:
+    if missing := lacks(content):
         return {reason: words for reason, words in _OF_NO_AGENT.items() if reason in missing}
     why = why_not_ready(content)
     return {"": why} if why else {}
@@ -199,7 +197,7 @@ def _unready(content: dict[str, Any]) -> dict[str, str]:
 def _unready_words(given: _Given, *, is_set: bool) -> Iterator[str]:
     """What to warn of. ``is_set`` is whether the user says how the kubelet is set."""
     for reason, words in given.unready.items():
-        if not (is_set and reason == _SETTINGS_UNKNOWN) and not (given.pods is not None and reason == _PODS_UNKNOWN):
+        if not (is_set and reason == SETTINGS_UNKNOWN) and not (given.pods is not None and reason == PODS_UNKNOWN):
             yield words
 
 

@@ -119,11 +119,37 @@ def test_a_pod_that_is_there_twice_is_named(cluster: ServedLists, tmp_path: Path
     assert (result.exit_code, "2 pods are called default/x" in result.stderr) == (2, True)
 
 
+_UNKNOWN = "Error: no node's state is known, so no kubelet can be asked: "
+
+
 def test_a_cluster_of_which_no_state_is_known_has_no_answer(cluster: ServedLists, tmp_path: Path) -> None:
     cluster.items["nodetopologies"] = [{"metadata": {"name": "a"}, "status": {"machine": 7}}]
     result = ask(tmp_path, listed(cluster))
     assert (result.exit_code, result.stdout) == (3, "")
-    assert "no node's state is known" in result.stderr
+    assert result.stderr.startswith(f"{_UNKNOWN}a: its NodeTopology is malformed: status.machine: 7")
+    cluster.items["nodes"] = [{"metadata": {"name": name}} for name in "abcde"]
+    cluster.items["nodetopologies"][0]["metadata"]["name"] = "z"
+    silent = "no agent publishes its state"
+    assert ask(tmp_path, listed(cluster)).stderr == (
+        f"{_UNKNOWN}a: {silent}; b: {silent}; c: {silent}; and 2 more nodes\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason", "code"),
+    [("AllocationsRead", "PodResourcesNotGiven", 0), ("KubeletConfigRead", "NotGiven", 3)],
+)
+def test_a_discovered_node_counts_as_empty_but_not_as_one_of_default_settings(
+    cluster: ServedLists, tmp_path: Path, condition: str, reason: str, code: int
+) -> None:
+    status = cluster.items["nodetopologies"][0]["status"]
+    status.pop("heartbeatTime", None)
+    lacking = {"status": "False", "reason": reason, "message": "nobody gave it"}
+    status["conditions"] = [{"type": kind, **lacking} for kind in ("Ready", condition)]
+    (pods := tmp_path / "pods.yaml").write_text(yaml.safe_dump_all([pod_manifest(name, TWO) for name in ("u", "v")]))
+    result = ask(tmp_path, listed(cluster), "-f", str(pods))
+    assert result.exit_code == code
+    assert result.stderr == ("" if code == 0 else f"{_UNKNOWN}a: its agent says NotGiven: nobody gave it\n")
 
 
 def test_stdin_is_read_once() -> None:

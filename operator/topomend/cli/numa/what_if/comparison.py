@@ -17,7 +17,7 @@ from topomend.cli.flags.kubelet_flags import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY
 from topomend.cli.input.did_you_mean import did_you_mean
 from topomend.cli.input.duration import read_duration
 from topomend.cli.numa.cluster.pods.arrivals import Arrivals, LeftOut
-from topomend.cli.numa.what_if.printed import Answer, echo_answers
+from topomend.cli.numa.what_if.printed import MOST_NAMED, Answer, echo_answers
 from topomend.cli.output.console import waiting
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.output.formats import JSON, TABLE, YAML, output_option
@@ -47,7 +47,7 @@ class Question:
     def answer(self, snapshot: Snapshot, arrivals: Arrivals) -> None:
         """Simulate and print. The settings and nodes as they are come first. Raises BadInput, CannotAsk."""
         if not any(is_asked(snapshot, name) for name in snapshot.nodes):
-            raise CannotAsk("no node's state is known, so no kubelet can be asked; see kubectl numa check")
+            raise CannotAsk(f"no node's state is known, so no kubelet can be asked: {_why_none(snapshot)}")
         arrivals = _on_known_nodes(snapshot, arrivals)
         grown = _grown(snapshot, arrivals, self.pools)
         progress = Progress(len(self.settings) + 1, len(self._asked(arrivals)))
@@ -187,6 +187,13 @@ def _on_known_nodes(snapshot: Snapshot, arrivals: Arrivals) -> Arrivals:
     left_out = [LeftOut(each.pod.namespace, each.pod.name, _why_unknown(snapshot, each.node)) for each in unknown]
     stays = [stay for stay in arrivals.stays if not stay.arrival.node or is_asked(snapshot, stay.arrival.node)]
     return Arrivals(known, [*arrivals.left_out, *left_out], stays)
+
+
+def _why_none(snapshot: Snapshot) -> str:
+    """Why the state of each node is unknown, of the first few."""
+    why = [_why_unknown(snapshot, name) for name in sorted(snapshot.nodes)]
+    more = [f"and {len(why) - MOST_NAMED} more nodes"] if len(why) > MOST_NAMED else []
+    return "; ".join([*why[:MOST_NAMED], *more]) or "there is no node"
 
 
 def _why_unknown(snapshot: Snapshot, node: str) -> str:

@@ -12,6 +12,7 @@ import click
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.cache.topology_reader import TopologyReader
+from topomend.cli.input.discovered_node import PODS_UNKNOWN, lacks
 from topomend.cli.numa.cluster.arguments.pod_argument import objects_of_file, pods_of_file
 from topomend.cli.numa.cluster.picture import Picture
 from topomend.cli.numa.cluster.pods.arrivals import Arrivals, arrivals_of_file, in_order, read_arrival, with_own_names
@@ -101,11 +102,17 @@ def _kind(content: dict[str, Any], where: str) -> str:
 
 
 def _published(contents: Iterable[dict[str, Any]]) -> Iterable[changes.Published | changes.Unreadable]:
-    """What the objects say of their nodes. That an agent is silent since the file was written says nothing."""
+    """What the objects say of their nodes. That an agent is silent since the file was written says nothing.
+
+    One that lacks the pods alone is known: the question is about empty nodes.
+    """
     topologies, date = TopologyReader(), datetime.now(UTC)
     for content in contents:
         try:
             published = topologies.published(content, date)
         except MalformedObject as error:
             published = changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")
-        yield published._replace(heartbeat=None) if isinstance(published, changes.Published) else published
+        if isinstance(published, changes.Published):
+            problem = "" if lacks(content) == {PODS_UNKNOWN} else published.problem
+            published = published._replace(heartbeat=None, problem=problem)
+        yield published
