@@ -146,6 +146,9 @@ def test_memory_and_huge_pages_are_per_numa_node() -> None:
         ("dra:a/b@0=1 device:a/b@0=1", "given twice"),
         ("sockets:65", "supports at most 64"),
         ("cores:9999", "at most 4096"),
+        ("cores:99999999", "'cores:99999999' has a number of more than 7 digits; a shape has at most 4096 CPUs"),
+        (f"cores:{'9' * 5000}", "has a number of more than 7 digits"),
+        ("cores:00000000", "needs a whole number of at least 1"),
     ],
 )
 def test_a_wrong_shape_is_refused_with_what_would_be_right(text: str, words: str) -> None:

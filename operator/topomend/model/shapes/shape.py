@@ -24,6 +24,9 @@ LEAST_DISTANCE, MOST_DISTANCE = 10, 255
 MAX_CPUS = 4096
 MAX_NUMA_NODES = 64
 
+MAX_DIGITS = 7
+"""Of a number in a word, as of huge pages. Python reads none of more than some thousand digits."""
+
 _REPEATED = re.compile(r"(\d{1,2})x(.*)", re.ASCII)
 
 Counts = tuple[tuple[int, int], ...]
@@ -264,9 +267,13 @@ def _wrong_devices(shape: Shape) -> Iterator[str]:
 
 
 def _count(word: str, text: str, least: int = 1) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 7 or int(text) < least:
+    is_number, digits = text.isascii() and text.isdigit(), text.lstrip("0") or "0"
+    if is_number and len(digits) > MAX_DIGITS:
+        limits = f"a shape has at most {MAX_CPUS} CPUs and {MAX_NUMA_NODES} NUMA nodes"
+        raise InvalidShape(f"{word[:60]!r} has a number of more than {MAX_DIGITS} digits; {limits}")
+    if not is_number or int(digits) < least:
         raise InvalidShape(f"{word[:60]!r} needs a whole number of at least {least}")
-    return int(text)
+    return int(digits)
 
 
 def _bytes(word: str, text: str) -> int:
