@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import click
@@ -236,6 +237,7 @@ def _fit_on(snapshot: Snapshot, name: str, wanted: _Wanted, used: Requests | Non
     ``used`` is what the node's pods request; None where that is not known.
     """
     node, state, count_by_place = snapshot.nodes[name], snapshot.publications[name].state, Counter[str]()
+    occupied = state
     requests, supply, answers = requests_of(wanted.pod), wanted.supply, list[ClaimAnswer]()
 
     def fit(limit: str = "", explanation: str = "") -> NodeFit:
@@ -243,10 +245,13 @@ def _fit_on(snapshot: Snapshot, name: str, wanted: _Wanted, used: Requests | Non
         first = answers[0] if answers else None
         return NodeFit(name, count_by_place.total(), count_by_place, limit, explanation, first, sharing)
 
-    for number in range(wanted.replicas):
+    # Replay would take a pod of the same name that runs, as of a StatefulSet, for the replica.
+    numbered = (f"{wanted.pod.name}-{number}" for number in count())
+    names = (each for each in numbered if not occupied.holds(wanted.pod.namespace, each))
+    for _ in range(wanted.replicas):
         if used is not None and (lacking := status_by_totals(node, requests, used)):
             return fit(f"total {lacking.summary}", lacking.why)
-        replica, before = replace(wanted.pod, name=f"{wanted.pod.name}-{number}", uid=""), state
+        replica, before = replace(wanted.pod, name=next(names), uid=""), state
         verdict, state = admit(before, replica)
         if not verdict.admitted:
             return fit(blocking_resources(verdict), explain(verdict, before, replica))
