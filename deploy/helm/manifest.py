@@ -86,12 +86,12 @@ class Manifest:
         self._edits.append(_Edit(start, start, _block(lines, first.start_mark.column)))
 
     def guard(self, path: Path, condition: str) -> None:
-        """Put an entry of a list in block style under a condition."""
+        """Put an entry of a list in block style under a condition; whatever is appended to the list is not under it."""
         node = self._find(path)
         start, indent = self._line(node.start_mark.index), _column(self._find(path[:-1]))
         self._edits.append(_Edit(start, start, _block([f"{{{{- if {condition} }}}}"], indent)))
         end = self._end(path)
-        self._edits.append(_Edit(end, end, _block(["{{- end }}"], indent)))
+        self._edits.insert(0, _Edit(end, end, _block(["{{- end }}"], indent)))
 
     def column(self, path: Path) -> int:
         """The indentation of a key."""

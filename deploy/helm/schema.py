@@ -15,6 +15,7 @@ from deploy.helm import kubernetes_types, nearest
 from deploy.helm.kubernetes_types import reference
 from deploy.helm.templates import LAYOUTS
 
+from topomend.cli.agent import agent
 from topomend.reconcile.settings import FLAG, OBSERVE, RELAUNCH, Flag, Settings
 from topomend.runtime.log import FORMATS, LEVELS
 
@@ -47,6 +48,9 @@ OF_OTHER_CHARTS = {
     "prometheus": ["metrics"],
 }
 """Names by which other charts call the same."""
+
+TAKEN_PORTS = [8081, 8443]
+"""Of probes, and of the operator's webhook, in deploy/base."""
 
 COVERED = ["config.json", ".dockercfg", "bootstrap-kubeconfig", "kubeconfig", "image_manager"]
 
@@ -142,7 +146,7 @@ def _tree() -> Mapping[str, Any]:
         "log": {"level": _choice("", *LEVELS), "format": _choice("", *FORMATS)},
         "metrics": {
             "enabled": _boolean(),
-            "port": _whole(1024, 65535),
+            "port": _whole(1024, 65535) | {"not": {"enum": TAKEN_PORTS}},
             "namespaceSelector": reference("V1LabelSelector"),
             "monitor": _choice("", "PodMonitor", "ServiceMonitor", "annotations"),
             "interval": _text("^[1-9][0-9]*(s|m)$"),
@@ -194,8 +198,10 @@ def _definitions() -> dict[str, Any]:
 
 
 def _settings_of_the_agent() -> Schema:
-    interval = {"type": "number", "exclusiveMinimum": 0}
-    return _strict_of({"interval": interval, "kubeletTlsVerify": _choice("preferred", "required")}, "agent.settings.")
+    bounds = next(each.type for each in agent.params if each.name == "interval")
+    interval = {"type": "number", "minimum": bounds.min, "maximum": bounds.max}  # type: ignore[attr-defined]
+    settings = {"interval": interval, "kubeletCa": _text("^/.+"), "kubeletTlsVerify": _choice("preferred", "required")}
+    return _strict_of(settings, "agent.settings.")
 
 
 def _settings() -> Schema:
@@ -236,11 +242,22 @@ def _object(
         schema = _object(inner, comments, f"{path}.", {}) if _is_nested(inner) else inner
         description = {"description": comments[path]} if path in comments and "$ref" not in schema else {}
         properties[name] = description | schema
-    return _strict_of(properties, at, elsewhere)
+    required = sorted(name for name, inner in tree.items() if not _may_be_null(inner))
+    return _strict_of(properties, at, elsewhere) | ({"required": required} if required else {})
 
 
 def _is_nested(inner: Mapping[str, Any]) -> bool:
     return not {"type", "$ref"} & inner.keys()
+
+
+def _may_be_null(inner: Mapping[str, Any]) -> bool:
+    """Whether a null, by which helm takes away what values.yaml has, leaves something out that nothing asks for.
+
+    Without a text or a number conditions of templates are neither true nor false, and flags have no value.
+    """
+    if _is_nested(inner):
+        return False
+    return "$ref" in inner or inner["type"] in ("array", "object") or "null" in inner["type"]
 
 
 def _elsewhere(tree: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:

@@ -34,7 +34,7 @@ CONDITIONS = {
     "pod-monitor": 'include "topomend.monitor" . | eq "PodMonitor"',
     "service-monitor": 'include "topomend.monitor" . | eq "ServiceMonitor"',
     "scrape-annotations": 'include "topomend.monitor" . | eq "annotations"',
-    "prometheus-rule": ".Values.metrics.rules",
+    "prometheus-rule": "and .Values.metrics.enabled .Values.metrics.rules",
     "observe": 'eq .Values.mode "observe"',
 }
 """Of each component, in the order in which a user lists them; kubelet-root is the value ``kubelet.rootDir`` alone."""

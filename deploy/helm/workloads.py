@@ -62,6 +62,10 @@ def edit(manifest: Manifest) -> None:
         labelled = '(dict "matchLabels" (dict "topomend.io/scrapes" "enabled"))'
         value = f"(.Values.metrics.namespaceSelector | default {labelled})"
         manifest.replace_entry(selector, [f"{{{{- toYaml {value} | nindent {manifest.column(selector)} }}}}"])
+    elif manifest.kind == "SecurityContextConstraints":
+        volumes = ", ".join(manifest.content["volumes"])
+        further = "{{ if .Values.agent.extraVolumes }}, configMap, secret{{ end }}"
+        manifest.replace(("volumes",), f"[{volumes}{further}]")
     elif manifest.kind in (*MONITORS, "PrometheusRule"):
         _append(manifest, ("metadata", "labels"), ".Values.metrics.labels")
         if manifest.kind in MONITORS:
@@ -129,7 +133,9 @@ def _edit_both(manifest: Manifest, values: str, constraints: str) -> None:
         (*CONTAINER, "args"),
         [
             f"{{{{- range $name, $value := {values}.settings }}}}",
-            '- {{ printf "--%s=%v" (kebabcase $name) $value | quote }}',
+            # Numbers of a file are floats to helm, which prints those of a million or more with an exponent.
+            '{{- $text := kindIs "float64" $value | ternary (toJson $value) $value }}',
+            '- {{ printf "--%s=%v" (kebabcase $name) $text | quote }}',
             "{{- end }}",
             "{{- with .Values.log.level }}",
             "- --log-level={{ . }}",

@@ -75,6 +75,12 @@ def test_no_object_names_anything_as_it_was_called_before(tmp_path: Path) -> Non
         assert ("topomend-kubelet-reader" in named) == (key(item) == f"ValidatingAdmissionPolicy {READER}"), key(item)
 
 
+def test_agents_on_openshift_require_the_constraints_by_their_new_name(tmp_path: Path) -> None:
+    items = {item["kind"]: item for item in renamed(tmp_path, "openshift")}
+    required = items["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]["openshift.io/required-scc"]
+    assert required == items["SecurityContextConstraints"]["metadata"]["name"] == AGENT
+
+
 def _runnable(item: dict[str, Any]) -> dict[str, Any]:
     """The Deployment with one pod of an image that the sandbox has, which requests no CPU."""
     if item["kind"] == "Deployment":

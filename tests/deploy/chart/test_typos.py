@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from deploy.helm.chart import CHART
-from tests.deploy.chart.rendered import HELMS, refusal
+from tests.deploy.chart.rendered import HELMS, refusal, rendered
 from tests.deploy.chart.test_values import leaves, nested
 from tests.seeds import SEED
 
@@ -134,6 +134,30 @@ def _objects(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
             yield at, schema
         for name, inner in schema.items():
             yield from _objects(inner, f"{at}/{name}")
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize(
+    ("values", "missing"),
+    [
+        ({"mode": None}, "mode"),
+        ({"agent": {"namespace": None}}, "namespace"),
+        ({"metrics": {"port": None}}, "port"),
+        ({"operator": {"replicas": None}}, "replicas"),
+        ({"image": {"repository": None}}, "repository"),
+        ({"gating": None}, "gating"),
+    ],
+    ids=str,
+)
+def test_an_empty_value_that_a_template_needs_is_refused(helm: str, values: Any, missing: str) -> None:
+    """``mode:`` alone would have the operator act, with all rights and without the policies that limit it."""
+    said = refusal(helm=helm, values=values)
+    assert re.search(rf"missing property '{missing}'|{missing} is required", said), said
+
+
+def test_lists_and_kubernetes_types_may_be_emptied() -> None:
+    emptied = {"affinity": None, "tolerations": None, "resources": None, "nodeSelector": None, "extraEnv": None}
+    assert rendered(operator=emptied, agent=emptied, imagePullSecrets=None)
 
 
 def test_no_object_of_the_schema_takes_unknown_names() -> None:

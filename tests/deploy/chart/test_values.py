@@ -198,7 +198,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "defragmentPriority": 100,
         "webhookUrl": "https://numa.example.com/gate",
     },
-    "agent": {"interval": 2, "kubeletTlsVerify": "required"},
+    "agent": {"interval": 2, "kubeletCa": "/etc/ssl/kubelet.pem", "kubeletTlsVerify": "required"},
 }
 
 FLAGS = {
@@ -208,7 +208,7 @@ FLAGS = {
         *("--defragment-minutes=30", "--defragment-moves=2", "--defragment-rate=1.5", "--defragment-threshold=25"),
         "--defragment-priority=100",
     ],
-    "agent": ["--interval=2", "--kubelet-tls-verify=required"],
+    "agent": ["--interval=2", "--kubelet-ca=/etc/ssl/kubelet.pem", "--kubelet-tls-verify=required"],
 }
 
 
@@ -464,6 +464,37 @@ def test_no_object_and_no_hook_is_named_as_it_was_called_before() -> None:
             for subject in item.get("subjects", ()):
                 assert subject["name"].startswith("acme-topomend-"), key(item)
                 assert subject["namespace"] == "numa", key(item)
+
+
+def test_without_metrics_no_other_flag_of_a_workload_is_missing() -> None:
+    values = {key: value for key, value in EVERYTHING.items() if key != "metrics"}
+    for kind in ("Deployment", "DaemonSet"):
+        with_metrics, without = (
+            pod_of(rendered(**values, metrics={"enabled": enabled}), kind)["containers"][0]["args"]
+            for enabled in (True, False)
+        )
+        gone = [flag for flag in with_metrics if flag not in without]
+        assert gone == ["--metrics-address=$(POD_IP):9400"], kind
+
+
+def test_no_alert_is_installed_that_fires_for_ever_without_metrics() -> None:
+    items = rendered(metrics={"enabled": False, "rules": True})
+    assert "PrometheusRule" not in {item["kind"] for item in items}
+
+
+@pytest.mark.parametrize("number", [-1_000_000, 1_000_000, 1_000_001])
+def test_a_large_number_of_a_file_becomes_no_exponent(number: int) -> None:
+    items = rendered(operator={"settings": {"defragmentPriority": number}})
+    assert f"--defragment-priority={number}" in pod_of(items, "Deployment")["containers"][0]["args"]
+
+
+def test_openshift_allows_the_volumes_that_agents_are_given() -> None:
+    of_agents = [{"name": "ca", "configMap": {"name": "ca"}}]
+    plain, given = (
+        the(rendered(openshift={"enabled": True}, agent=agent), "SecurityContextConstraints")["volumes"]
+        for agent in ({}, {"extraVolumes": of_agents})
+    )
+    assert set(given) - set(plain) == {"configMap", "secret"}
 
 
 # The chart itself
