@@ -44,7 +44,8 @@ def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds
     delete topomend, and repeat it. It needs a cluster administrator's rights.
 
     Exits with 1 if something could not be drained, or a ClusterQueue still asks topomend, and says why.
-    `kubectl apply --server-side -k deploy` installs everything again.
+    The operator's Deployment has no replicas then: `kubectl apply --server-side --force-conflicts -k deploy` installs
+    everything again; with helm 4 upgrade with --force-conflicts.
 
     First stop any operator that runs outside the cluster without --leader-elect: a drain cannot stop it.
     """
