@@ -3,17 +3,30 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.discover.test_kubelet_config import config
+from tests.publish.test_node_feature import Server as FeatureServer
+from tests.publish.test_publisher import Clock, Server, status
 
 from topomend.agent import AgentSettings, run
-from topomend.agent.loop import DELAYS, _Watcher
-from topomend.kube.errors import TooManyRequests, retry_after
-from topomend.model.nodes.kubelet import DEFAULT_VERSION
-from topomend.publish.publisher import NodeFacts
+from topomend.agent.health import Health
+from topomend.agent.loop import DELAYS, _Agent, _Watcher
+from topomend.discover.allocations import Allocations
+from topomend.discover.assemble import Discovery, assemble
+from topomend.discover.host import Host
+from topomend.discover.kubelet_config import KubeletConfig
+from topomend.kube.errors import APIError, ServerFailed, TooManyRequests, Unanswered, retry_after
+from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
+from topomend.model.nodes.node_features import NodeFeatures
+from topomend.model.shapes.shape import parse_shape
+from topomend.publish.node_feature import NodeFeaturePublisher
+from topomend.publish.publisher import NodeFacts, Publisher
 from topomend.runtime.backoff import Retry
 
 
@@ -108,6 +121,41 @@ def test_a_signal_ends_the_agent_in_the_middle_of_a_request(
     assert agent.returncode == 0
     assert "stopped by a signal" in log
     assert "not published" not in log
+
+
+@pytest.mark.parametrize(
+    "error", [ServerFailed(500, "InternalError", "conversion webhook failed"), Unanswered("timed out")]
+)
+def test_a_server_that_fails_for_another_object_leaves_the_node_topology_current(error: APIError) -> None:
+    agent, server = _agent_with_features(error)
+    assert agent.once() == 0
+    assert server.object is not None
+    ready, other = server.object["status"]["conditions"]
+    assert (ready["status"], other["type"], other["reason"]) == ("True", "NodeFeaturePublished", "ServerFailed")
+    assert not agent.health.unready()
+
+
+def test_a_server_that_answers_nothing_at_all_ends_the_turn() -> None:
+    agent, server = _agent_with_features(Unanswered("timed out"))
+    agent.publisher.node()
+    server.away = True
+    assert agent.once() == 3
+    assert agent.health.unready()
+
+
+def _agent_with_features(error: APIError) -> tuple[_Agent, Server]:
+    """An agent whose NodeFeature nobody takes, and the server of its NodeTopology."""
+
+    server, clock, others = Server(), Clock(), FeatureServer()
+    others.error = error
+    features = NodeFeaturePublisher(others, "n1", "agents", clock.monotonic)
+    found = assemble("n1", Host(parse_shape("cores:4").machine()), KubeletConfig(KubeletSettings()), Allocations())
+    watcher = cast("_Watcher", SimpleNamespace(errors={}, look=lambda _: (found, status())))
+
+    def publish(discovery: Discovery, status: Mapping[str, Any], node: NodeFacts) -> Mapping[str, Any]:
+        return features.publish(lambda _: NodeFeatures({}, {}, {}), (discovery, ""), status, node)
+
+    return _Agent(watcher, Publisher(server, "n1", clock.monotonic, clock.now), (publish,), Health(), None), server
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, port: int = 1) -> None:

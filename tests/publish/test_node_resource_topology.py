@@ -6,12 +6,24 @@ from typing import Any
 import pytest
 from tests.clock import Clock
 
-from topomend.kube.errors import APIError, Conflict, Forbidden, Invalid, NotFound, Refused, ServerFailed, Unanswered
+from topomend.kube.errors import (
+    APIError,
+    Conflict,
+    DeniedForNow,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Refused,
+    ServerFailed,
+    TooManyRequests,
+    Unanswered,
+)
 from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.model.nodes.zone import Zone
 from topomend.publish.node_resource_topology import CONDITION, Figures, NodeResourceTopologyPublisher
 from topomend.publish.publisher import FIELD_MANAGER, NodeFacts
 from topomend.publish.recheck import RECHECK_SECONDS
+from topomend.publish.second_object import DELAYS
 
 NODE = NodeFacts("uid", "v1.36.3")
 
@@ -47,11 +59,17 @@ class Server:
 
     def publish(self, status: Mapping[str, Any], node: NodeFacts = NODE) -> tuple[str, str]:
         """The status and the reason of the condition that the publisher adds."""
+        added = self.added(status, node)
+        return added["status"], added["reason"]
+
+    def added(self, status: Mapping[str, Any], node: NodeFacts = NODE) -> Mapping[str, Any]:
+        """The condition that the publisher adds."""
         result = self._publisher.publish(Figures(KubeletSettings(), (), self._zones, lambda: None), status, node)
         *others, added = result["conditions"]
         assert others == status["conditions"]
         assert added["type"] == CONDITION
-        return added["status"], added["reason"]
+        condition: Mapping[str, Any] = added
+        return condition
 
     def _zones(self) -> tuple[Zone]:
         self.computed += 1
@@ -121,13 +139,40 @@ def test_a_refusal_is_the_conditions_reason_and_is_not_repeated_at_once(
     assert server.publish(status()) == ("True", "Published")
 
 
-@pytest.mark.parametrize("error", [ServerFailed(503, "ServiceUnavailable", ""), Unanswered("no answer")])
-def test_a_failure_of_the_server_is_raised_and_tried_again(error: APIError, server: Server) -> None:
-    server.error = error
-    with pytest.raises(type(error)):
-        server.publish(status())
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServerFailed(500, "InternalError", "conversion webhook failed"),
+        DeniedForNow(429, "TooManyRequests", 'admission webhook "x" denied the request'),
+        Unanswered("no answer"),
+    ],
+)
+def test_a_failure_of_the_server_is_the_conditions_reason_and_is_tried_again(error: APIError, server: Server) -> None:
+    """It is not raised: a webhook that is gone for this kind alone must not keep the NodeTopology from its readers."""
+    server.error, unchanged = error, status()
+    assert server.publish(unchanged) == ("False", "ServerFailed")
     server.error = None
-    assert server.publish(status()) == ("True", "Published")
+    server.clock.now += DELAYS.first
+    assert server.publish(unchanged) == ("True", "Published")
+
+
+def test_a_lasting_failure_is_asked_about_ever_less_often_and_always_told_alike(server: Server) -> None:
+    told = set()
+    for second in range(3600):
+        server.clock.now = float(second)
+        server.error = ServerFailed(500, "InternalError", f"dial tcp 10.0.0.1:{second}: refused")
+        result = server.added(status())
+        told.add((result["reason"], result["message"]))
+    assert len(told) == 1, "each change of the condition is a write of the NodeTopology"
+    assert 3600 / DELAYS.longest <= server.writes <= 2 * 3600 / DELAYS.longest + 10
+
+
+def test_the_server_is_left_alone_for_as_long_as_it_asks(server: Server) -> None:
+    server.error = TooManyRequests(429, "TooManyRequests", "", retry_after=30.0)
+    for _ in range(30):
+        server.publish(status())
+        server.clock.now += 1
+    assert server.writes == 1
 
 
 def test_an_object_that_somebody_deletes_is_there_again_after_the_recheck(server: Server) -> None:

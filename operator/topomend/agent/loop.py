@@ -188,7 +188,10 @@ def _stop_on_signals() -> None:
 
 
 _SecondPublisher = Callable[[Discovery, Mapping[str, Any], NodeFacts], Mapping[str, Any]]
-"""Publishes another object, and returns the status with the condition that says whether that succeeded."""
+"""Publishes another object, and returns the status with the condition that says whether that succeeded.
+
+It never raises APIError: the NodeTopology is published whatever becomes of the others.
+"""
 
 
 def _second_publishers(settings: AgentSettings, client: AgentClient) -> Iterator[_SecondPublisher]:

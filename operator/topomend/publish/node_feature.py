@@ -59,8 +59,7 @@ class NodeFeaturePublisher:
         """Publish the node's object, and return ``status`` with the condition that says whether that succeeded.
 
         ``features`` computes the facts of a node that is Ready, or of one that is not. They are computed again only
-        where ``source`` has changed, its first part by identity, the second by value. Raises APIError where no answer
-        arrived.
+        where ``source`` has changed, its first part by identity, the second by value.
         """
         is_ready = self._is_ready(status)
         if is_ready is not None:

@@ -73,7 +73,7 @@ class NodeResourceTopologyPublisher:
         """Publish the node's object, and return ``status`` with the condition that says whether that succeeded.
 
         While the node is not Ready, its last published object stays. As long as nothing changes, the same object is
-        returned. Raises APIError where no answer arrived.
+        returned.
         """
         if ready_of(status) == "True":
             self._object.publish(partial(self._wanted, figures, node), status, node)

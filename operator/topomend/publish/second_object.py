@@ -1,18 +1,34 @@
 """Publish one object beside the NodeTopology, if asked to: on each change, and only if no other program writes it.
 
 Owns when it is written, and the condition in the NodeTopology that says whether it is. Leaves content and layout to the
-caller. A refusal of this object never delays the NodeTopology.
+caller. Whatever the API server answers about this object, the NodeTopology is published.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused, ServerFailed, TooManyRequests
+from topomend.kube.errors import (
+    APIError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Refused,
+    ServerFailed,
+    TooManyRequests,
+    retry_after,
+)
 from topomend.model.condition import Condition
 from topomend.publish.publisher import FIELD_MANAGER, NodeFacts
 from topomend.publish.recheck import Recheck
+from topomend.runtime.backoff import Exponential, Retry
 from topomend.wire.condition import condition_fields
+
+DELAYS = Exponential(1.0, 60.0, jitter=0.5)
+"""After failures of the server. Few requests: a conversion webhook that is gone fails for every node, for hours."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +53,13 @@ class SecondKind:
 class SecondObject:
     """The object of the node ``name``. ``monotonic`` is a clock in seconds.
 
-    After a refusal, or where somebody else writes the object, the next attempt waits for the next re-check.
+    After a refusal, or where somebody else writes the object, the next attempt waits for the next re-check; after a
+    failure of the server for its own back-off.
     """
 
     def __init__(self, kind: SecondKind, name: str, monotonic: Callable[[], float]) -> None:
         self._kind, self._name = kind, name
-        self._recheck = Recheck(monotonic)
+        self._recheck, self._monotonic, self._retry = Recheck(monotonic), monotonic, Retry(DELAYS)
         self._published: tuple[object, object] | None = None
         self._server: Mapping[str, Any] | None = None
         self._condition = Condition(kind.condition, "Unknown", "NotTried", "")
@@ -52,13 +69,16 @@ class SecondObject:
     def publish(self, wanted: Callable[[], Mapping[str, Any]], source: object, key: object) -> None:
         """Publish ``wanted``, computed only where ``source`` is another object than before or ``key`` not equal.
 
-        Raises APIError where no answer arrived.
+        Never raises APIError: the condition says what failed.
         """
         self._look_again()
-        if self._is_refused or (self._published and self._published[0] is source and self._published[1] == key):
+        if self._is_refused or self._monotonic() < self._retry.until:
             return
-        self._condition = self._attempt(wanted())
+        if self._published and self._published[0] is source and self._published[1] == key:
+            return
+        content = wanted()
         self._published = source, key
+        self._condition = self._attempt(content)
 
     def withhold(self, reason: str, message: str) -> None:
         """Publish nothing now: the last published object stays."""
@@ -83,13 +103,27 @@ class SecondObject:
 
     def _attempt(self, wanted: Mapping[str, Any]) -> Condition:
         try:
-            return self._write(wanted)
-        except (ServerFailed, TooManyRequests):
+            condition = self._write(wanted)
+        except APIError as error:
             self._server = None
-            raise
-        except Refused as error:
-            self._server, self._is_refused = None, True
-            return self._failure_of(error)
+            if not isinstance(error, Refused) or isinstance(error, (ServerFailed, TooManyRequests)):
+                return self._again_after(error)
+            self._is_refused, condition = True, self._failure_of(error)
+        self._retry.succeeded()
+        return condition
+
+    def _again_after(self, error: APIError) -> Condition:
+        """Try again soon: the server failed, asks to wait, or did not answer.
+
+        The condition has none of the server's words: they may differ with each attempt, and each change of the
+        condition is a write of the NodeTopology.
+        """
+        self._published = None
+        delay = self._retry.failed(self._monotonic(), retry_after(error))
+        _log.warning("the %s is not published, trying again in %.0f s: %s", self._kind.kind, delay, error)
+        does = f"answers {error.status}" if isinstance(error, Refused) else "gives no answer"
+        message = f"the API server {does} for the {self._kind.kind}; it is tried again, and the agent's log says more"
+        return self._failed("ServerFailed", message)
 
     def _write(self, wanted: Mapping[str, Any]) -> Condition:
         kind = self._kind

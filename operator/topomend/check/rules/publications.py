@@ -187,13 +187,13 @@ def agents_vouch(facts: Facts) -> Iterator[Found]:
     Part.NODES,
     Part.TOPOLOGIES,
     why="The program that reads it decides without it, or by an old one.",
-    cure="Install the kind, apply the component's rights, or take the component out.",
+    cure="Install the kind, mend its webhooks, apply the component's rights, or take the component out.",
 )
 def components_publish(facts: Facts) -> Iterator[Found]:
-    """The API server refuses an agent the NodeResourceTopology or the NodeFeature of its node."""
+    """The API server refuses an agent, or fails at, the NodeResourceTopology or the NodeFeature of its node."""
     for name, condition in _published(facts, ZONES_PUBLISHED, FEATURES_PUBLISHED):
         if condition.reason in _NOT_PUBLISHED:
             yield Found(node(name), condition.message, "do so, or take the component out")
 
 
-_NOT_PUBLISHED = {"KindNotInstalled", "Forbidden", "Refused"}
+_NOT_PUBLISHED = {"KindNotInstalled", "Forbidden", "Refused", "ServerFailed"}
