@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import StateFiles
 from topomend.model.bitmask import format_id_list, mask_of
-from topomend.model.machine import HugePages
+from topomend.model.machine import HugePages, Machine
 from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.model.nodes.node_state import (
     ContainerAllocation,
@@ -21,6 +22,7 @@ from topomend.model.nodes.node_state import (
     PodAllocation,
 )
 from topomend.model.shapes.shape import parse_shape
+from topomend.replay.container_manager import start
 from topomend.replay.startup.state.restore import CPU_STATE, MEMORY_STATE
 
 GIB = 1 << 30
@@ -107,6 +109,62 @@ def test_reserved_cpus_other_than_the_configured_ones_are_a_contradiction() -> N
     status, reason, message = condition(discovery, "KubeletConfigRead")
     assert (status, reason) == ("False", "Contradicted")
     assert "reservedSystemCPUs is 0, but the kubelet reserves 0-1" in message
+
+
+SIBLINGS = parse_shape("sockets:1 numa:2 cores:4 threads:2 memory:8Gi").machine()
+"""CPU 8 is the second thread of CPU 0's core."""
+
+TWO_CPUS = replace(STATIC, reserved_cpus=None, reserved_cpu_millis=1500)
+
+
+@pytest.mark.parametrize(
+    ("started_without", "offline_now", "words"),
+    [
+        ([], [8], "amount to 2 CPUs, but the kubelet cannot allocate 1 of this machine's (0)"),
+        ([], [0, 8], "cannot allocate 0 of this machine's (none)"),
+        ([], [3], "can allocate CPUs 3, which this machine does not have"),
+        (range(8, 16), [], "cannot allocate 10 of this machine's (0-1,8-15)"),
+    ],
+    ids=["a reserved CPU goes", "all reserved CPUs go", "another CPU goes", "CPUs come"],
+)
+@pytest.mark.parametrize("files", [False, True], ids=["pod-resources", "state files too"])
+def test_cpus_that_came_or_went_since_the_kubelet_started_leave_the_node_unknown(
+    started_without: Sequence[int], offline_now: Sequence[int], words: str, files: bool
+) -> None:
+    counted = _without_cpus(SIBLINGS, started_without)
+    kubelet = start(counted, TWO_CPUS)
+    assert not isinstance(kubelet, str)
+    assert kubelet.cpu is not None
+    allocations = Allocations(
+        allocatable_cpus=counted.cpus & ~kubelet.cpu.reserved, cpu_pool=counted.cpus if files else None
+    )
+    assert condition(discovered(allocations, TWO_CPUS, Host(counted)), "Ready")[0] == "True"
+    status, reason, message = condition(
+        discovered(allocations, TWO_CPUS, Host(_without_cpus(SIBLINGS, offline_now))), "Ready"
+    )
+    assert (status, reason) == ("False", "Contradicted")
+    assert words in message
+    assert "the machine's CPUs have changed since the kubelet started: restart the kubelet" in message
+
+
+def test_a_shared_pool_with_a_cpu_that_went_is_a_contradiction_also_where_the_reserved_ones_are_listed() -> None:
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, cpu_pool=MACHINE.cpus | 1 << 8)
+    status, reason, message = condition(discovered(allocations), "AllocationsRead")
+    assert (status, reason) == ("False", "Contradicted")
+    assert "cpu_manager_state has CPUs 8, which this machine does not have" in message
+
+
+@pytest.mark.parametrize(("millis", "cpus"), [(1, 1), (1000, 1), (1001, 2), (2000, 2)])
+def test_a_part_of_a_cpu_is_reserved_as_a_whole_one(millis: int, cpus: int) -> None:
+    settings = replace(TWO_CPUS, reserved_cpu_millis=millis)
+    allocations = Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of(range(cpus)))
+    assert condition(discovered(allocations, settings), "Ready")[0] == "True"
+
+
+def _without_cpus(machine: Machine, cpus: Sequence[int]) -> Machine:
+    gone = mask_of(cpus)
+    cores = (replace(core, threads=core.threads & ~gone) for core in machine.cores)
+    return replace(machine, cores=tuple(core for core in cores if core.threads), offline=gone)
 
 
 def test_a_policy_other_than_the_configured_one_is_a_contradiction() -> None:

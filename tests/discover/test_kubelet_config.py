@@ -69,6 +69,17 @@ def test_everything_that_admission_depends_on_is_read(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kube", "system", "millis"),
+    [("999500u", "500u", 1000), ("500m", "0.5", 1000), ("1n", "1n", 1), ("1.0001", "0", 1001)],
+)
+def test_reserved_amounts_are_rounded_up_once_they_are_added(
+    tmp_path: Path, kube: str, system: str, millis: int
+) -> None:
+    settings = read(tmp_path, kubeReserved={"cpu": kube}, systemReserved={"cpu": system}).settings
+    assert settings.reserved_cpu_millis == millis
+
+
 def test_a_list_of_reserved_cpus_overrides_the_amounts(tmp_path: Path) -> None:
     kubelet_config = read(tmp_path, reservedSystemCPUs="0-1,8", kubeReserved={"cpu": "7"})
     assert kubelet_config.settings.reserved_cpus == mask_of([0, 1, 8])

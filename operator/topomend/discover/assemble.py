@@ -33,6 +33,8 @@ MAX_MESSAGE = 1000
 
 MAX_NAMED = 6
 
+CPUS_CHANGED = "the machine's CPUs have changed since the kubelet started: restart the kubelet"
+"""It counts the CPUs that are online once, at its start (cpumanager/topology/topology.go:Discover)."""
 
 HOST_DISCOVERED = "HostDiscovered"
 """The condition that says whether the machine could be read completely."""
@@ -180,7 +182,7 @@ def _settings(
     unknown = allocations.allocatable_cpus & ~machine.cpus
     if unknown:
         contradictions.append(
-            f"the kubelet can allocate CPUs {format_id_list(unknown)}, which this machine does not have"
+            f"the kubelet can allocate CPUs {format_id_list(unknown)}, which this machine does not have; {CPUS_CHANGED}"
         )
     reserved = machine.cpus & ~allocations.allocatable_cpus
     if settings.reserved_cpus is not None and settings.reserved_cpus != reserved:
@@ -188,7 +190,23 @@ def _settings(
             f"reservedSystemCPUs is {format_id_list(settings.reserved_cpus)}, "
             f"but the kubelet reserves {format_id_list(reserved)}; check that the configuration is the kubelet's own"
         )
+    if not (config.reason or unknown) and settings.reserved_cpus is None:
+        contradictions.extend(_other_amount(settings, reserved))
     return replace(settings, reserved_cpus=reserved), tuple(contradictions)
+
+
+def _other_amount(settings: KubeletSettings, reserved: CPUSet) -> Iterator[str]:
+    """The kubelet reserves exactly as many CPUs as its amounts say (cpumanager/policy_static.go:NewStaticPolicy).
+
+    A CPU that has gone offline since may be one of them, and one that has come online is none, but looks like one.
+    """
+    amount = -(-settings.reserved_cpu_millis // 1000)
+    if reserved.bit_count() != amount:
+        yield (
+            f"kubeReserved and systemReserved amount to {amount} CPUs, but the kubelet cannot allocate "
+            f"{reserved.bit_count()} of this machine's ({format_id_list(reserved) or 'none'}); {CPUS_CHANGED}, "
+            "or check that the configuration is its own"
+        )
 
 
 def _other_policies(settings: KubeletSettings, allocations: Allocations) -> Iterator[str]:
@@ -203,6 +221,8 @@ def _other_policies(settings: KubeletSettings, allocations: Allocations) -> Iter
 
 def _impossible(state: NodeState) -> Iterator[str]:
     """Allocations that no kubelet makes on this machine: either the machine or the allocations were misread."""
+    if unknown := (state.cpu_pool or 0) & ~state.machine.cpus:
+        yield f"{CPU_STATE} has CPUs {format_id_list(unknown)}, which this machine does not have; {CPUS_CHANGED}"
     for pod in state.pods:
         if unknown := _cpus_of(pod) & ~state.machine.cpus:
             yield f"{_named(pod)} holds CPUs {format_id_list(unknown)}, which this machine does not have"

@@ -131,13 +131,16 @@ def _options(document: Document) -> dict[str, str]:
 
 
 def _reserved_cpu(document: Document) -> int:
-    """kubeReserved + systemReserved, in thousandths of a CPU."""
-    total = 0
+    """kubeReserved + systemReserved, in thousandths of a CPU: rounded up once they are added.
+
+    Source: cm/node_container_manager_linux.go:GetNodeAllocatableReservation.
+    """
+    nano = 0
     for name in ("kubeReserved", "systemReserved"):
         field = document[name]["cpu"]
         if not field.absent:
-            total += -(-_quantity(field).nano // 10**6)
-    return total
+            nano += _quantity(field).nano
+    return -(-nano // 10**6)
 
 
 def _reservations(reservations: Document) -> Iterator[MemoryReservation]:
