@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.discover.test_allocations import Kubelet
 from tests.discover.test_kubelet_config import config
 from tests.publish.test_node_feature import Server as FeatureServer
 from tests.publish.test_publisher import Clock, Server, status
@@ -102,6 +103,30 @@ def test_the_kubelets_file_is_judged_by_the_version_of_the_node_unless_a_flag_na
     assert read(watcher, "v1.33.5") == ("v1.33.5", "Invalid")
     named = _Watcher(replace(settings, kubelet_version="v1.31.13"), None)
     assert read(named, "v1.33.5") == ("v1.31.13", "Read")
+
+
+def test_a_kubelet_restarted_between_two_polls_or_after_an_outage_shows_once(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    first = Kubelet(tmp_path)
+    watcher = _Watcher(AgentSettings("n1", pod_resources=first.socket, root=tmp_path / "root"), None)
+
+    def restarted() -> list[bool]:
+        watcher.look(NodeFacts("uid", "v1.36.3"))
+        return [watcher.kubelet_restarted(), watcher.kubelet_restarted()]
+
+    first.start()
+    assert restarted() == [False, False], "its agent has just read the Node"
+    first.stop()
+    second = Kubelet(tmp_path)
+    second.start()
+    assert restarted() == [True, False]
+    assert restarted() == [False, False]
+    second.stop()
+    assert restarted() == [False, False]
+    third = Kubelet(tmp_path)
+    third.start()
+    assert restarted() == [True, False]
+    third.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from topomend.kube.errors import APIError, NotFound, Unanswered
-from topomend.publish.publisher import FIELD_MANAGER, HEARTBEAT_SECONDS, Publisher
+from topomend.publish.publisher import FIELD_MANAGER, HEARTBEAT_SECONDS, NODE_SECONDS, RESTART_SECONDS, Publisher
 from topomend.publish.recheck import RECHECK_SECONDS
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -19,11 +19,12 @@ class Server:
         self.uid, self.version = "uid-1", "v1.36.3"
         self.object: dict[str, Any] | None = None
         self.foreign: dict[str, Any] = {}
-        self.reads = self.writes = 0
+        self.nodes = self.reads = self.writes = 0
         self.away = False
 
     def node(self, name: str) -> dict[str, Any]:
         self._answer()
+        self.nodes += 1
         return {"metadata": {"name": name, "uid": self.uid}, "status": {"nodeInfo": {"kubeletVersion": self.version}}}
 
     def node_topology(self, name: str) -> dict[str, Any]:
@@ -212,6 +213,25 @@ def test_the_kubelets_version_is_asked_for_again_with_the_recheck_or_when_told(s
     assert agent.node().kubelet_version == "v1.36.3"
     agent.forget()
     assert agent.node().kubelet_version == "v1.37.0"
+
+
+@pytest.mark.parametrize("seconds", [0.5, 5.0, 45.0])
+def test_a_version_that_a_restarted_kubelet_posts_late_is_read_soon_with_few_requests(
+    server: Server, clock: Clock, seconds: float
+) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    nodes, seen = server.nodes, 0.0
+    agent.kubelet_restarted()
+    for turn in range(300):
+        clock.seconds = turn * 0.75
+        server.version = "v1.37.0" if clock.seconds >= seconds else "v1.36.3"
+        agent.publish(status())
+        if not seen and agent.node().kubelet_version == "v1.37.0":
+            seen = clock.seconds
+    assert seconds <= seen <= seconds + NODE_SECONDS + 0.75
+    assert server.nodes - nodes <= 1 + RESTART_SECONDS / NODE_SECONDS
+    assert server.reads == 2, "the NodeTopology is read again once"
 
 
 def test_after_an_answer_was_lost_what_the_server_has_is_looked_at(server: Server, clock: Clock) -> None:

@@ -18,7 +18,7 @@ from topomend.agent.health import Health
 from topomend.discover.allocations import AllocationReader, Allocations
 from topomend.discover.assemble import Discovery, assemble
 from topomend.discover.host import Host, read_host
-from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.kubelet_config import KubeletConfig, mark_of
 from topomend.discover.kubelet_config.kubelet_process import PROC
 from topomend.discover.kubelet_config.layouts import cure
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
@@ -263,8 +263,8 @@ class _Agent:
                         self.metrics.failed(self.watcher.errors)
                     delay = retry.failed(time.monotonic(), retry_after(error))
                     _log.warning("not published, trying again in %.0f s: %s", delay, error)
-                if self.watcher.kubelet_came_back():
-                    self.publisher.forget()
+                if self.watcher.kubelet_restarted():
+                    self.publisher.kubelet_restarted()
             time.sleep(interval)
 
     def _publish(self) -> None:
@@ -306,7 +306,8 @@ class _Watcher:
         self._last_read: tuple[Host, KubeletConfig, Allocations] | None = None
         self._latest: tuple[Discovery, Mapping[str, Any]] | None = None
         self._answers = True
-        self._came_back = False
+        self._socket_mark: object = None
+        self._restarted = False
 
     def look(self, node: NodeFacts) -> tuple[Discovery, Mapping[str, Any]]:
         """Discover the node now: what was discovered, and the status to publish. Both are the same until it changes."""
@@ -327,10 +328,10 @@ class _Watcher:
         """The number of failed pod-resources requests so far, by method."""
         return self._reader.errors
 
-    def kubelet_came_back(self) -> bool:
-        """Whether the kubelet answers again after an outage; True once. It may have another version now."""
-        came, self._came_back = self._came_back, False
-        return came
+    def kubelet_restarted(self) -> bool:
+        """Whether the kubelet has a new socket, or answers again after an outage; True once."""
+        restarted, self._restarted = self._restarted, False
+        return restarted
 
     def _configz(self) -> Configz:
         assert self._kubelet is not None  # noqa: S101 - SettingsReader has no configz otherwise
@@ -338,12 +339,22 @@ class _Watcher:
 
     def _note_kubelet_answers(self, allocations: Allocations) -> None:
         answers = allocations.reason != "PodResourcesUnavailable"
-        self._came_back = self._came_back or (answers and not self._answers)
+        has_new_socket = self._has_new_socket()
+        self._restarted = self._restarted or has_new_socket or (answers and not self._answers)
         if answers != self._answers:
             _log.log(
                 logging.INFO if answers else logging.WARNING, "%s", allocations.problem or "the kubelet answers again"
             )
         self._answers = answers
+
+    def _has_new_socket(self) -> bool:
+        """Whether the kubelet has made its socket anew: a restart between two polls shows by nothing else."""
+        socket = self._settings.pod_resources
+        mark = mark_of(socket) if socket else None
+        if mark is None or not any(mark):
+            return False
+        before, self._socket_mark = self._socket_mark, mark
+        return before not in (None, mark)
 
     def _read_host(self) -> Host:
         now = time.monotonic()

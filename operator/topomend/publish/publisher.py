@@ -3,6 +3,7 @@
 Owns what counts as a change, and transition times. Leaves the content to ``discover``, and retries to the caller.
 """
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ FIELD_MANAGER = "topomend-agent"
 
 HEARTBEAT_SECONDS = 600.0
 """The least time between a write and the next heartbeat. Up to a quarter more spreads the nodes' writes."""
+
+
+RESTART_SECONDS = 60.0
+"""How long after a kubelet's start the Node may still have what its predecessor wrote: it answers on its socket some
+seconds before it posts its version, and posts it again after each failure (kubelet_node_status.go:updateNodeStatus)."""
+
+NODE_SECONDS = 10.0
+"""The longest time between two reads of the Node meanwhile: its kubelet renews its lease as often."""
 
 
 class Client(Protocol):
@@ -73,15 +82,17 @@ class Publisher:
         self._client, self._name, self._monotonic, self._jitter = client, name, monotonic, jitter
         self._recheck, self._now = Recheck(monotonic, jitter), now
         self._heartbeat_due = 0.0
+        self._restart_ends, self._node_due = 0.0, math.inf
         self._node: NodeFacts | None = None
         self._server: Mapping[str, Any] | None = None
         self._published: Mapping[str, Any] | None = None
 
     def node(self) -> NodeFacts:
-        """The Node's facts, read again with each re-check. Raises APIError."""
+        """The Node's facts, read again with each re-check, and often after the kubelet restarted. Raises APIError."""
+        now = self._monotonic()
         if self._recheck.due():
             self.forget()
-        if self._node is None:
+        if self._node is None or now >= self._node_due:
             node = self._client.node(self._name)
             metadata, status = node.get("metadata", {}), node.get("status", {})
             self._node = NodeFacts(
@@ -91,7 +102,14 @@ class Publisher:
                 os_image=str(status.get("nodeInfo", {}).get("osImage", "")),
                 marks=frozenset({**metadata.get("labels", {}), **metadata.get("annotations", {})}),
             )
+            again = NODE_SECONDS * (0.75 + self._jitter() / 4)
+            self._node_due = now + again if now < self._restart_ends else math.inf
         return self._node
+
+    def kubelet_restarted(self) -> None:
+        """Read from the server again, and the Node for a while: the kubelet may have another version now."""
+        self.forget()
+        self._restart_ends = self._monotonic() + RESTART_SECONDS
 
     def forget(self) -> None:
         """Forget what the server holds, so that it is read again: the kubelet restarted, or an answer was lost."""
