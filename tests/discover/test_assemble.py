@@ -10,6 +10,7 @@ from topomend.discover.allocations import Allocations
 from topomend.discover.assemble import Discovery, assemble
 from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.kubelet_settings import FLAGS_UNSEEN
 from topomend.discover.state_files import StateFiles
 from topomend.model.bitmask import format_id_list, mask_of
 from topomend.model.machine import HugePages, Machine
@@ -145,6 +146,12 @@ def test_cpus_that_came_or_went_since_the_kubelet_started_leave_the_node_unknown
     assert (status, reason) == ("False", "Contradicted")
     assert words in message
     assert "the machine's CPUs have changed since the kubelet started: restart the kubelet" in message
+
+
+def test_another_amount_than_the_files_is_none_where_flags_that_cannot_be_seen_may_reserve_it() -> None:
+    allocations = Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0]))
+    assert condition(discovered(allocations, TWO_CPUS), "Ready")[0] == "False"
+    assert condition(discovered(allocations, TWO_CPUS, remarks=(FLAGS_UNSEEN,)), "Ready")[0] == "True"
 
 
 def test_a_shared_pool_with_a_cpu_that_went_is_a_contradiction_also_where_the_reserved_ones_are_listed() -> None:

@@ -16,6 +16,7 @@ from topomend.base.plain_text import plain
 from topomend.discover.allocations import Allocations
 from topomend.discover.host import Host
 from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.kubelet_settings import FLAGS_UNSEEN
 from topomend.discover.pod_names import PodName
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of
 from topomend.model.condition import WOULD_NOT_START_AGAIN, Condition, Summary
@@ -190,7 +191,9 @@ def _settings(
             f"reservedSystemCPUs is {format_id_list(settings.reserved_cpus)}, "
             f"but the kubelet reserves {format_id_list(reserved)}; check that the configuration is the kubelet's own"
         )
-    if not (config.reason or unknown) and settings.reserved_cpus is None:
+    # Flags that cannot be seen may reserve another amount than the file.
+    is_told = not (config.reason or unknown or FLAGS_UNSEEN in config.remarks)
+    if is_told and settings.reserved_cpus is None:
         contradictions.extend(_other_amount(settings, reserved))
     return replace(settings, reserved_cpus=reserved), tuple(contradictions)
 
