@@ -1,8 +1,6 @@
 """Machines and kubelets for the tests of discovery: trees on disk, and a pod-resources server of one's own."""
 
 import json
-import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager
@@ -32,15 +30,13 @@ def _method(lister: Lister, name: str) -> "grpc.RpcMethodHandler[bytes, bytes]":
 
 
 @contextmanager
-def serving(socket: Path, lister: Lister, *, age: float = 3600.0) -> Iterator[None]:
-    """A server of gRPC's own library, of a kubelet that started ``age`` seconds ago."""
+def serving(socket: Path, lister: Lister) -> Iterator[None]:
+    """A server of gRPC's own library."""
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
     methods = {name: _method(lister, name) for name in ("List", "GetAllocatableResources")}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods),))
     server.add_insecure_port(f"unix:{socket}")
     server.start()
-    started = time.time() - age
-    os.utime(socket, (started, started))
     try:
         yield
     finally:

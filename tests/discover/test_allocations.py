@@ -8,7 +8,6 @@ import pytest
 
 from topomend.discover import allocations as allocations_module
 from topomend.discover.allocations import AllocationReader
-from topomend.discover.kubelet_start import SECONDS
 from topomend.discover.pod_names import PodNames
 from topomend.model.bitmask import mask_of
 from topomend.model.nodes.node_state import ContainerAllocation, PodAllocation
@@ -25,15 +24,8 @@ class Kubelet:
         self.socket = folder / "kubelet.sock"
         self._serving = ExitStack()
 
-    def start(self, age: float = 3600.0) -> None:
-        self._serving.enter_context(serving(self.socket, self.lister, age=age))
-
-    def restart(self) -> None:
-        """A new one opens its socket, and lists neither pods nor CPUs yet."""
-        self.stop()
-        self.shows()
-        del self.lister.allocatable.cpu_ids[:]
-        self.start(age=0)
+    def start(self) -> None:
+        self._serving.enter_context(serving(self.socket, self.lister))
 
     def stop(self) -> None:
         self._serving.close()
@@ -318,117 +310,6 @@ def test_without_a_state_directory_what_is_listed_is_shown_without_uids(kubelet:
 
 def test_without_a_socket_nothing_is_known() -> None:
     assert AllocationReader(None, None).read().reason == "PodResourcesNotGiven"
-
-
-# A kubelet that has just started
-
-
-def _run_two_pods(kubelet: Kubelet) -> None:
-    _show_both(kubelet)
-    kubelet.lister.allocatable.cpu_ids.extend(range(1, 8))
-    kubelet.keep(u1={"main": "1-2"}, u2={"main": "4-5"})
-    kubelet.admit(u1=["main"], u2=["main"])
-
-
-def _show_both(kubelet: Kubelet) -> None:
-    kubelet.shows(pod("a", container("main", [1, 2])), pod("b", container("main", [4, 5])))
-
-
-@pytest.mark.parametrize("with_files", [True, False], ids=["with files", "list alone"])
-def test_a_kubelet_that_has_started_is_known_once_it_lists_all_its_pods_again(
-    with_files: bool, kubelet: Kubelet
-) -> None:
-    reader = AllocationReader(kubelet.socket, kubelet.folder if with_files else None)
-    _run_two_pods(kubelet)
-    before = reader.read(lists_cpus=True)
-    kubelet.restart()
-    for cpus, pods in (((), ()), (range(1, 8), ()), ((), (pod("a", container("main", [1, 2])),))):
-        kubelet.lister.allocatable.cpu_ids.extend(cpus)
-        kubelet.shows(*pods)
-        starting = reader.read(lists_cpus=True)
-        assert (starting.reason, starting.pods, starting.stale) == ("KubeletStarting", before.pods, ())
-        assert starting.problem.endswith("; the last known state is shown")
-    _show_both(kubelet)
-    after = reader.read(lists_cpus=True)
-    assert (after.reason, after.pods) == ("", before.pods)
-    kubelet.shows(pod("a", container("main", [1, 2])))
-    assert [active.name for active in reader.read(lists_cpus=True).pods] == ["a"]
-
-
-def test_a_kubelet_that_has_lost_its_cpus_is_starting_whatever_its_configuration_is_said_to_be(
-    kubelet: Kubelet, reader: AllocationReader
-) -> None:
-    kubelet.lister.allocatable.cpu_ids.extend(range(1, 8))
-    assert not reader.read().reason
-    kubelet.restart()
-    assert reader.read().reason == "KubeletStarting"
-    write_state(kubelet.folder, CPU_STATE, {"policyName": "none", "defaultCpuSet": "", "checksum": 1})
-    assert reader.read().reason == "", "its manager has started without CPUs to allocate"
-
-
-def test_a_pod_that_ended_while_the_kubelet_was_down_is_waited_for_a_while_at_most(
-    kubelet: Kubelet, reader: AllocationReader
-) -> None:
-    _run_two_pods(kubelet)
-    reader.read()
-    kubelet.stop()
-    kubelet.shows(pod("a", container("main", [1, 2])))
-    kubelet.start(age=SECONDS - 10.0)
-    assert reader.read().reason == "KubeletStarting"
-    kubelet.stop()
-    kubelet.start(age=SECONDS + 1.0)
-    allocations = reader.read()
-    assert (allocations.reason, [entry.uid for entry in allocations.stale]) == ("", ["u2"])
-
-
-def test_a_pod_whose_folder_or_entry_went_while_the_kubelet_was_down_is_not_waited_for(
-    kubelet: Kubelet, reader: AllocationReader
-) -> None:
-    for uid in ("u1", "u2"):
-        (kubelet.folder / "pods" / uid).mkdir(parents=True)
-    _run_two_pods(kubelet)
-    reader.read()
-    kubelet.stop()
-    kubelet.shows(pod("a", container("main", [1, 2])))
-    kubelet.start(age=0)
-    assert reader.read().reason == "KubeletStarting"
-    (kubelet.folder / "pods" / "u2").rmdir()
-    assert reader.read().reason == ""
-
-
-def test_what_an_ended_pod_left_before_the_kubelet_started_is_not_waited_for(
-    kubelet: Kubelet, reader: AllocationReader
-) -> None:
-    """The memory and the devices of a pod that has completed stay in the files until the next admission."""
-    kubelet.shows(pod("a", container("main", [1, 2])))
-    kubelet.keep(u1={"main": "1-2"}, over={"main": "4-5"})
-    reader.read()
-    kubelet.stop()
-    kubelet.start(age=0)
-    allocations = reader.read()
-    assert (allocations.reason, [entry.uid for entry in allocations.stale]) == ("", ["over"])
-
-
-def test_an_agent_that_starts_with_its_kubelet_waits_for_the_pods_in_the_state_files(
-    kubelet: Kubelet, reader: AllocationReader
-) -> None:
-    kubelet.keep(u1={"main": "1-2"})
-    kubelet.restart()
-    kubelet.lister.allocatable.cpu_ids.extend(range(1, 8))
-    assert reader.read(lists_cpus=True).reason == "KubeletStarting"
-    kubelet.shows(pod("a", container("main", [1, 2])))
-    allocations = reader.read(lists_cpus=True)
-    assert (allocations.reason, [active.uid for active in allocations.pods]) == ("", ["u1"])
-
-
-def test_an_empty_node_is_known_as_soon_as_its_kubelets_managers_have_started(
-    kubelet: Kubelet, reader: AllocationReader
-) -> None:
-    kubelet.restart()
-    starting = reader.read(lists_cpus=True)
-    assert (starting.reason, starting.allocatable_cpus) == ("KubeletStarting", None)
-    kubelet.lister.allocatable.cpu_ids.extend(range(1, 8))
-    assert reader.read(lists_cpus=True).reason == ""
 
 
 # Kubelets before 1.34 list pods that have ended, as one of 1.32.5 was seen to

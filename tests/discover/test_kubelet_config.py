@@ -302,22 +302,6 @@ def test_pods_that_have_ended_are_listed_before_1_34_or_without_the_gate(
     assert KubeletConfig(KubeletSettings(version, feature_gates=gates)).lists_ended_pods is lists
 
 
-@pytest.mark.parametrize(
-    ("settings", "lists"),
-    [
-        (KubeletSettings(), False),
-        (KubeletSettings(cpu_manager_policy="static", reserved_cpus=0b1), True),
-        (KubeletSettings(cpu_manager_policy="static", reserved_cpus=0b1111), False),
-        (KubeletSettings(cpu_manager_policy="static", reserved_cpu_millis=3000), True),
-        (KubeletSettings(cpu_manager_policy="static", reserved_cpu_millis=3001), False),
-    ],
-)
-def test_a_kubelet_lists_allocatable_cpus_under_the_static_policy_unless_all_are_reserved(
-    settings: KubeletSettings, lists: bool
-) -> None:
-    assert KubeletConfig(settings).lists_cpus(0b1111) is lists
-
-
 def test_the_fingerprint_follows_every_file(tmp_path: Path) -> None:
     path, drop_ins = config(tmp_path), tmp_path / "d"
     drop_ins.mkdir()

@@ -9,7 +9,6 @@ from tests.discover.test_kubelet_config import HEAD, config
 from topomend.discover import kubelet_settings
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN, VERSION_UNKNOWN, SettingsReader, WrittenConfig
-from topomend.discover.kubelet_start import SECONDS
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
 from topomend.kube.kubelet_client import Configz
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
@@ -468,31 +467,9 @@ def test_what_a_kubelet_answered_holds_until_it_starts_anew_even_if_it_does_not_
     kubelet.error, kubelet.now = Unanswered("away"), kubelet_settings.RECHECK_SECONDS
     assert reader.read(DEFAULT_VERSION) is first
     assert kubelet.asked == 2
-    started_anew(socket)
-    assert reader.read(DEFAULT_VERSION).reason == "KubeletStarting"
-    kubelet.now += SECONDS + 1.0
+    (tmp_path / "new").touch()
+    (tmp_path / "new").rename(socket)
     assert reader.read(DEFAULT_VERSION).reason == "NotGiven"
-
-
-def test_the_file_of_a_kubelet_that_has_just_started_counts_only_once_it_had_time_to_answer(tmp_path: Path) -> None:
-    """Flags that cannot be seen override the file: the kubelet alone knows."""
-    kubelet, socket = Kubelet(cpuManagerPolicy="static"), tmp_path / "kubelet.sock"
-    socket.touch()
-    reader = asked(config(tmp_path), kubelet, socket)
-    before = reader.read(DEFAULT_VERSION)
-    kubelet.error = Unanswered("not yet")
-    started_anew(socket)
-    starting = reader.read(DEFAULT_VERSION)
-    assert (starting.reason, starting.settings) == ("KubeletStarting", before.settings)
-    assert starting.problems[0].endswith("the kubelet has just started, and the settings that it had before are shown")
-    while kubelet.now < SECONDS - 1.0:
-        kubelet.now += 0.5
-        assert reader.read(DEFAULT_VERSION) is starting
-    kubelet.now = SECONDS + kubelet_settings.STARTING_RECHECK_SECONDS
-    late = reader.read(DEFAULT_VERSION)
-    assert (late.reason, late.source, late.settings.cpu_manager_policy) == ("", "ConfigzUnavailable", "none")
-    kubelet.error, kubelet.now = None, 200.0
-    assert reader.read(DEFAULT_VERSION).source == "FileContradicted"
 
 
 def test_without_a_socket_nobody_knows_whether_it_is_the_same_kubelet() -> None:

@@ -314,9 +314,7 @@ class _Watcher:
         self._node = node
         host = self._read_host()
         config = self._config.read(self._settings.kubelet_version or node.kubelet_version or None)
-        allocations = self._reader.read(
-            lists_ended=config.lists_ended_pods, lists_cpus=config.lists_cpus(host.machine.cpus)
-        )
+        allocations = self._reader.read(lists_ended=config.lists_ended_pods)
         self._note_kubelet_answers(allocations)
         if self._latest is None or self._last_read != (host, config, allocations):
             self._last_read = (host, config, allocations)

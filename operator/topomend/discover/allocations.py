@@ -9,9 +9,6 @@ read again until they agree. Parsing is left to ``pod_resources`` and ``state_fi
 Kubelets before 1.34 also list pods that have ended (KubeletPodResourcesListUseActivePods), without their devices, and
 after seconds without their CPUs, but with the memory that they held. That tells them from active ones, which lose
 neither.
-
-A kubelet that has just started lists no pods at first, and purges nothing either: the last known state stays until it
-lists them (``kubelet_start``).
 """
 
 import time
@@ -21,8 +18,6 @@ from functools import cached_property
 from pathlib import Path
 
 from topomend.discover.bounds import why_implausible
-from topomend.discover.kubelet_config import mark_of
-from topomend.discover.kubelet_start import KubeletStart, Mark
 from topomend.discover.pod_names import (
     NOTHING_KNOWN,
     PodName,
@@ -46,14 +41,8 @@ from topomend.discover.state_files import (
 from topomend.model.bitmask import CPUSet
 from topomend.model.devices.claimed_device import ContainerClaim
 from topomend.model.nodes.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
-from topomend.replay.startup.state.restore import CPU_STATE
 
 NO_FILES = StateFiles()
-
-NO_MANAGERS = (
-    "the kubelet lists no allocatable CPUs, although its cpuManagerPolicy is static: it has not started its managers; "
-    "if that lasts, see whether its container runtime is up, and that the configuration is the kubelet's own"
-)
 
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
@@ -89,10 +78,6 @@ class Allocations:
     files: StateFiles = NO_FILES
 
 
-class KubeletStarting(Exception):
-    """The kubelet does not list yet what it will. The text says what is missing."""
-
-
 class AllocationReader:
     """Reads one kubelet repeatedly. Returns the same object until something changes.
 
@@ -101,8 +86,6 @@ class AllocationReader:
 
     def __init__(self, socket: Path | None, state: Path | None, *, root_dir: str | None = None) -> None:
         self._client = PodResourcesClient(socket) if socket else None
-        self._socket = socket
-        self._start = KubeletStart()
         self._state_folder = state
         self._root_dir = root_dir or str(state)
         self._last_good: Allocations | None = None
@@ -113,40 +96,36 @@ class AllocationReader:
         self._names = NOTHING_KNOWN
         self._ended: frozenset[str] = frozenset()
 
-    def read(self, *, lists_ended: bool = False, lists_cpus: bool = False) -> Allocations:
+    def read(self, *, lists_ended: bool = False) -> Allocations:
         """Read the current allocations; on failure return the last known ones with the reason. Never raises.
 
-        ``lists_ended`` is whether this kubelet lists pods that have ended (``replay.gates``), ``lists_cpus`` whether it
-        lists allocatable CPUs as soon as its managers have started.
+        ``lists_ended`` is whether this kubelet lists pods that have ended (``replay.gates``).
         """
         if self._client is None:
             problem = "no pod-resources socket is given"
             return Allocations(reason="PodResourcesNotGiven", problem=problem, files=self._state_files())
         try:
-            return self._read(self._client, lists_ended=lists_ended, lists_cpus=lists_cpus)
+            return self._read(self._client, lists_ended=lists_ended)
         except PodResourcesUnavailable as error:
             return self._last_known("PodResourcesUnavailable", str(error))
         except StateUnreadable as error:
             return self._last_known("KubeletStateUnreadable", str(error))
-        except KubeletStarting as error:
-            return self._last_known("KubeletStarting", str(error))
 
     @property
     def errors(self) -> Mapping[str, int]:
         """The number of failed pod-resources requests so far, by method."""
         return self._client.errors if self._client else {}
 
-    def _read(self, client: PodResourcesClient, *, lists_ended: bool, lists_cpus: bool) -> Allocations:
+    def _read(self, client: PodResourcesClient, *, lists_ended: bool) -> Allocations:
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE_SECONDS * attempt)
-            before = files, socket = self._fingerprint(), self._socket_mark()
+            before = self._fingerprint()
             listed = client.read()
-            self._check_managers(listed, socket, lists_cpus=lists_cpus)
             if self._last_good is not None and self._last_read == (listed, before):
                 return self._with_files(self._last_good)
-            state = self._read_state(files)
-            if before != (self._fingerprint(), self._socket_mark()):
+            state = self._read_state(before)
+            if before != self._fingerprint():
                 continue
             if state is not None and lists_ended:
                 self._ended = self._ended.intersection(state.pods).union(self._without_cpus(state))
@@ -156,7 +135,6 @@ class AllocationReader:
                 self._ended |= without_devices(listed, state)
                 joined = join(listed, state, names, self._ended)
             if joined is not None:
-                self._check_pods(joined, state, socket)
                 if why := why_implausible(joined.pods, joined.devices, joined.memory):
                     return self._last_known("Implausible", f"the kubelet's answers or files contain {why}")
                 if state is not None:
@@ -165,36 +143,6 @@ class AllocationReader:
                 return self._with_files(self._remarked(_certain(joined, self._names)))
         why = "the kubelet's list of pods and its state files do not agree; they are read again"
         return self._last_known("Inconsistent", why)
-
-    def _check_managers(self, listed: PodResources, socket: Mark, *, lists_cpus: bool) -> None:
-        """Raises KubeletStarting while the kubelet that made the socket lists no allocatable CPUs and will."""
-        if lists_cpus and not listed.allocatable_cpus:
-            self._start.is_at_its_begin(socket)
-            raise KubeletStarting(NO_MANAGERS)
-
-    def _check_pods(self, joined: Allocations, state: KubeletState | None, socket: Mark) -> None:
-        """Raises KubeletStarting while a kubelet that has just started does not list all that it had before.
-
-        What was stale before it started is not waited for: a pod that has completed keeps its folder.
-        """
-        if not self._start.is_recent(socket):
-            return
-        known = self._last_good or Allocations()
-        over = {entry.uid for entry in known.stale}
-        has_none = (joined.policies or {}).get(CPU_STATE) == "none"
-        if known.allocatable_cpus and not joined.allocatable_cpus and not has_none:
-            raise KubeletStarting("the kubelet has just started, and lists no allocatable CPUs yet")
-        if state is None:
-            missing = len({*known.listed}.difference(joined.listed))
-        else:
-            missing = sum(entry.uid not in over and may_exist(entry.uid, state) for entry in joined.stale)
-        if missing:
-            where = "that it listed before" if state is None else "in its state files"
-            raise KubeletStarting(f"the kubelet has just started, and does not list {missing} of the pods {where} yet")
-        self._start.is_over()
-
-    def _socket_mark(self) -> Mark:
-        return mark_of(self._socket) if self._socket else (0, 0, 0)
 
     def _without_cpus(self, state: KubeletState) -> Iterator[str]:
         """The pods that had exclusive CPUs and lost them all: they have ended."""

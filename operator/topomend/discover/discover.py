@@ -26,8 +26,5 @@ def discover(  # noqa: PLR0913 - one argument for each source
     """
     proc = PROC if root.absolute() == Path("/") else None
     config = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read(kubelet_version)
-    host = read_host(root, whole=True)
-    allocations = AllocationReader(pod_resources, kubelet_state).read(
-        lists_ended=config.lists_ended_pods, lists_cpus=config.lists_cpus(host.machine.cpus)
-    )
-    return assemble(node_name, host, config, allocations)
+    allocations = AllocationReader(pod_resources, kubelet_state).read(lists_ended=config.lists_ended_pods)
+    return assemble(node_name, read_host(root, whole=True), config, allocations)

@@ -2,8 +2,7 @@
 
 The kubelet's ``configz`` answers with the settings in force. If it does not, or with anything but a
 KubeletConfiguration, the configuration file with its drop-ins counts. Flags override the file if they are in a file of
-their own, or if the kubelet's process is visible. Otherwise the flags are unknown, and a remark says so. The file of
-a kubelet that has answered before does not count while a new one may only be starting (``kubelet_start``). Owns this
+their own, or if the kubelet's process is visible. Otherwise the flags are unknown, and a remark says so. Owns this
 choice and when to read again; ``kubelet_config`` parses. Every source is judged by the release of the kubelet, so the
 version comes first.
 """
@@ -25,7 +24,6 @@ from topomend.discover.kubelet_config import (
     read_kubelet_config,
 )
 from topomend.discover.kubelet_config.kubelet_process import kubelet_of, read_flags_file
-from topomend.discover.kubelet_start import KubeletStart, Mark
 from topomend.kube.errors import APIError, Forbidden, Refused
 from topomend.kube.kubelet_client import Configz
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
@@ -37,9 +35,6 @@ RECHECK_SECONDS = 300.0
 DELAYS = Exponential(1.0, 60.0)
 """The delays after failed requests. A starting kubelet has its socket a moment before it answers; one behind a firewall
 never answers, and costs a time-out each time."""
-
-STARTING_RECHECK_SECONDS = 5.0
-"""The longest delay while the kubelet may only be starting."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
 
@@ -105,7 +100,6 @@ class SettingsReader:
         self._retry = Retry(DELAYS)
         self._config: KubeletConfig | None = None
         self._answered: tuple[object, Configz | APIError] | None = None
-        self._start = KubeletStart(monotonic)
 
     def read(self, version: str | None) -> KubeletConfig:
         """The current settings of a kubelet of this version. None takes the default version, with a remark.
@@ -114,7 +108,7 @@ class SettingsReader:
         """
         files = self._files
         written = config_fingerprint(files.file, files.flags, drop_ins=files.drop_ins)
-        started = mark_of(self._socket) if self._socket else None
+        started = self._socket and mark_of(self._socket)
         marks = (written, started, version)
         if self._config is not None and marks == self._last_marks and self._monotonic() < self._next_read:
             return self._config
@@ -145,7 +139,7 @@ class SettingsReader:
         named = f"flags on the kubelet's command line override {', '.join(overridden)}"
         return replace(config, remarks=(*config.remarks, named))
 
-    def _effective(self, written: KubeletConfig, started: Mark | None) -> KubeletConfig:
+    def _effective(self, written: KubeletConfig, started: object) -> KubeletConfig:
         if self._configz is None:
             return written
         version = written.settings.version
@@ -157,23 +151,11 @@ class SettingsReader:
         else:
             now = self._monotonic()
             self._next_read = now + self._retry.failed(now)
-            if started is None or self._answered is None:
+            if started is None or self._answered is None or self._answered[0] != started:
                 return self._without_configz(written, running)
-            if self._answered[0] != started:
-                return self._of_new_kubelet(written, running, started)
             # The same kubelet answered before, and it reads settings only at its start.
             running = _running(self._answered[1], version)
         return replace(running, **_comparison(running, written))
-
-    def _of_new_kubelet(self, written: KubeletConfig, running: KubeletConfig, started: Mark) -> KubeletConfig:
-        """The settings of a kubelet that does not answer, where one that started before it did: its own for a while."""
-        if self._answered is None or not self._start.is_recent(started):
-            return self._without_configz(written, running)
-        self._next_read = min(self._next_read, self._monotonic() + STARTING_RECHECK_SECONDS)
-        problem = f"{running.problems[0]}; the kubelet has just started, and the settings that it had before are shown"
-        return replace(
-            _running(self._answered[1], written.settings.version), reason="KubeletStarting", problems=(problem,)
-        )
 
     def _without_configz(self, written: KubeletConfig, running: KubeletConfig) -> KubeletConfig:
         """The settings of the files, with the reason why those of ``running`` are not known."""

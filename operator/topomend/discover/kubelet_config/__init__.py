@@ -31,7 +31,6 @@ from topomend.discover.kubelet_config.kubelet_process import Flags
 from topomend.discover.kubelet_config.merge import VERSIONED_MINOR, merged, with_all_defaults, with_derived_defaults
 from topomend.discover.kubelet_config.overrides import overridden
 from topomend.discover.kubelet_config.settings import POLICIES, settings_of
-from topomend.model.bitmask import CPUSet
 from topomend.model.nodes.kubelet import KubeletSettings
 from topomend.replay.gates import minor_of, read_gates
 from topomend.replay.startup.configuration import UNKNOWN_HOST, Host
@@ -96,17 +95,6 @@ class KubeletConfig:
     def lists_ended_pods(self) -> bool:
         """Whether this kubelet's pod-resources list pods that have ended, too."""
         return read_gates(self.settings).lists_ended_pods
-
-    def lists_cpus(self, cpus: CPUSet) -> bool:
-        """Whether this kubelet's pod-resources list allocatable CPUs on a machine with these, once it has started.
-
-        Only the static policy has any, and none is left if all are reserved (cpumanager/policy_static.go:
-        GetAllocatableCPUs).
-        """
-        settings = self.settings
-        reserved = -(-settings.reserved_cpu_millis // 1000)
-        is_static = settings.cpu_manager_policy == "static"
-        return is_static and settings.reserved_cpus != cpus and reserved < cpus.bit_count()
 
 
 def read_kubelet_config(
