@@ -160,6 +160,33 @@ def test_a_workload_is_let_through_about_which_decisions_take_too_long(
     assert kueue.state("train")["state"] == "Ready", "the next version of the workload is answered alike"
 
 
+def test_a_workload_about_which_a_later_decision_is_in_time_waits_for_a_change_again(
+    kueue: Kueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would reserve quota and give it back each second."""
+
+    def too_long(*_: object, **__: object) -> None:
+        raise TurnOver
+
+    kueue.create("train", (9, 3))
+    with monkeypatch.context() as patched:
+        patched.setattr(numa_fit, "choose_places", too_long)
+        kueue.check()
+    kueue.evict("train")
+    kueue.check()
+    kueue.pass_time(UNDECIDED_SECONDS)
+    kueue.check()
+    assert not kueue.waits("train")
+    kueue.reserve("train")
+    kueue.check()
+    assert "of the 9 pods that wait together fit" in kueue.state("train")["message"]
+    kueue.evict("train")
+    kueue.check()
+    kueue.pass_time(UNDECIDED_SECONDS)
+    kueue.check()
+    assert kueue.waits("train")
+
+
 def test_a_workload_without_pods_is_ready_in_a_steered_namespace_too(kueue: Kueue) -> None:
     kueue.create("train", (0, 3), namespace=kueue.steered())
     kueue.check()

@@ -174,7 +174,7 @@ class NumaFit:
             self._store.apply(PromiseEnded(*_key(workload)))
             self._keep_out(_key(workload))
         elif workload.admitted:
-            self._undecided.pop(workload.uid, None)
+            self._undecided.pop(workload.uid, None)  # it was let through
             self._prolong(workload)
         elif PENDING in states and workload.requeue_at:
             return self._requeue(workload)  # Kueue reserved quota meanwhile, and would take no answer
@@ -212,6 +212,7 @@ class NumaFit:
             return True
         if chosen is None:
             return False  # nodes change all the time
+        self._undecided.pop(workload.uid, None)
         self._metrics.kueue_decided(UNFIT if isinstance(chosen, str) else FITS, self._clock() - began)
         if isinstance(chosen, str):
             self._refuse(workload, asked_on, chosen)
