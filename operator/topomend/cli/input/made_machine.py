@@ -3,7 +3,6 @@
 Owns how they are told from each other, and their errors.
 """
 
-import codecs
 import os
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from topomend.cli.input.manifests import GZIP
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
 from topomend.discover.capture import NotACapture, unpacked
+from topomend.discover.documents.text import decoded
 from topomend.discover.host import read_host
 from topomend.model.shapes.known_machines import MACHINES, find_machine
 from topomend.model.shapes.pasted_machine import BEGINNING, InvalidPaste, PastedMachine, read_pasted_machine
@@ -111,17 +111,11 @@ def _of_shape(text: str, flag: str) -> PastedMachine | None:
     return PastedMachine(shape.machine(), shape.offered_devices(), shape.claimable_devices())
 
 
-def _text(content: bytes) -> str:
-    """UTF-8, or what editors of Windows write. Raises UnicodeDecodeError."""
-    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
-
-
 def _pasted(path: Path, flag: str) -> PastedMachine | None:
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
-        text = _text(path.read_bytes())
+        text = decoded(path.read_bytes())
     except (OSError, UnicodeDecodeError):
         return None  # whoever reads it as something else says what is wrong
     if not BEGINNING.search(text):

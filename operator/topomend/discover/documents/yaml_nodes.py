@@ -1,6 +1,5 @@
 """YAML as nodes: the events of libyaml's parser, checked where Kubernetes' parser may differ from it."""
 
-import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from topomend.discover.documents.text import decoded
 from topomend.discover.documents.value import MAX_DEPTH, NotADocument, NotTold
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -42,9 +42,7 @@ class Source:
     """The text behind the events. Knows where libyaml and Kubernetes' parser, a port of an older one, may differ."""
 
     def __init__(self, text: bytes) -> None:
-        is_wide = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        # Without the byte order mark, for marks do not count it.
-        self._text = text.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
+        self._text = decoded(text, errors="replace")  # without the byte order mark, for marks do not count it
 
     def check_marks(self) -> None:
         """Raise NotTold for a byte order mark inside the text: the port takes it for a letter."""
