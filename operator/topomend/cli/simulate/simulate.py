@@ -188,7 +188,7 @@ class _Trace:
                 yield self._answer(step)
 
     def _end(self, end: PodEnd) -> None:
-        if end.key not in self.names.taken | self.names.on_node:
+        if end.key not in self.names.taken and end.key not in self.names.on_node:
             echo(f"warning: {self.where}: PodEnd {end.namespace}/{end.name} ends no pod", err=True)
         self.simulation = self.simulation.after(*end.key)
         self.names.taken.discard(end.key)
