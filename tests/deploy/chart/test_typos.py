@@ -121,6 +121,10 @@ def test_names_of_other_charts_other_places_and_kubernetes_own_are_told_too(valu
         ("operator.podDisruptionBudget.maxUnavailable", "half", "does not match pattern"),
         ("imagePullSecrets", ["registry"], "got string, want object"),
         ("kubelet.state.cover", ["secrets"], "value must be one of 'config.json', '.dockercfg'"),
+        ("metrics.port", 8081, "'not' failed"),
+        ("metrics.port", 8443, "'not' failed"),
+        ("agent.settings.interval", 100, "maximum: got 100, want 60"),
+        ("agent.settings.interval", 0.05, "minimum: got 0.05, want 0.1"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(path: str, value: Any, why: str) -> None:
