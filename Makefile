@@ -24,7 +24,7 @@ E2E = verify/e2e$(if $(filter $(NEWEST),$(KUBERNETES)),,/e2e_story.py)
 E2E_OUTPUT = $(if $(LANES),--numprocesses $(LANES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -rP,-s)
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room what-if dra make-room-cost defragment-cost campaign-cost pictures fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler kueue contended pool live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
+.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room what-if dra make-room-cost defragment-cost campaign-cost pictures fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler kueue contended pool pool-live live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -33,10 +33,10 @@ demo: .venv/ready ## Show in a sandbox how a refused pod is relaunched
 	@$(BIN)/topomend demo
 
 # The tests start the programs hundreds of times: where no bytecode may be written, each start compiles them.
-# API servers take most of the CPU time, a fifth of theirs to collect garbage: with GOGC=200 half as often.
+# API servers take most of the CPU time, a fifth of theirs to collect garbage: with GOGC=300 a third as often.
 # A process that dies ends the run: pytest-xdist 3.8 would hang once it has replaced it (its issue 1378).
 test: .venv/ready ## Run all tests but those of the night, in PROCESSES processes
-	@env -u PYTHONDONTWRITEBYTECODE GOGC=200 $(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20
+	@env -u PYTHONDONTWRITEBYTECODE GOGC=300 $(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20 $(if $(TOPOMEND_SEED),--hypothesis-seed=$(TOPOMEND_SEED))
 
 check: .venv/ready ## Check style, types and imports between rooms
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py must not exist: it would hide Python's own operator module"; exit 1; }
@@ -154,6 +154,9 @@ contended: .venv/ready ## Compare waiting times under the plain scheduler, under
 
 pool: .venv/ready ## Compare one pool for pods of 1 to 8 GPUs with two fleets, with other schedulers and with the bound, in virtual time
 	@$(BIN)/python -m verify.pool
+
+pool-live: .venv/ready ## The same on eight real kubelets, with time that passes faster: an hour
+	@$(BIN)/python -m verify.pool.live
 
 live: .venv/ready ## Run PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live

@@ -61,16 +61,16 @@ def held_here() -> list[str]:
 def no_request_under_a_lock() -> Iterator[list[str]]:
     """Every lock that is made in it is watched; ends with an error where a request went out under one of them."""
     found: list[str] = []
-    answer = Client._answer
+    sent = Client._sent
 
     @contextmanager
     def watched(client: Client, method: str, target: str, *arguments: Any, **options: Any) -> Iterator[Any]:
         found.extend(f"{method} {target} under the lock of {place}" for place in held_here())
-        with answer(client, method, target, *arguments, **options) as response:
-            yield response
+        with sent(client, method, target, *arguments, **options) as answer:
+            yield answer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "Lock", WatchedLock)
-        patch.setattr(Client, "_answer", watched)
+        patch.setattr(Client, "_sent", watched)
         yield found
     assert not found, found

@@ -19,7 +19,7 @@ class Intercepted(Client):
         self.intercept = intercept
 
     @contextmanager
-    def _answer(
+    def _sent(
         self,
         method: str,
         target: str,
@@ -28,7 +28,7 @@ class Intercepted(Client):
         *,
         seconds: float = READ_SECONDS,
         accept: str = "application/json",
-    ) -> Iterator[Answer]:
+    ) -> Iterator[Callable[[], Answer]]:
         self.intercept(method, target)
-        with super()._answer(method, target, body, content_type, seconds=seconds, accept=accept) as response:
-            yield response
+        with super()._sent(method, target, body, content_type, seconds=seconds, accept=accept) as answer:
+            yield answer

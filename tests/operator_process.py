@@ -37,7 +37,7 @@ class OperatorProcess:
     """One operator process, from its start on. Its methods are named as in ``subprocess.Popen``."""
 
     def __init__(
-        self, kubeconfig: Path, log: Path, flags: Iterable[str], constants: Mapping[str, float] | None = None
+        self, kubeconfig: Path, log: Path, flags: Iterable[str], constants: Mapping[str, object] | None = None
     ) -> None:
         arguments = (kubeconfig, log, tuple(flags), dict(constants or {}))
         self._process = _server.Process(target=_run, args=arguments, daemon=True)
@@ -67,7 +67,7 @@ class OperatorProcess:
         return code
 
 
-def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...], constants: Mapping[str, float]) -> None:
+def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...], constants: Mapping[str, object]) -> None:
     os.environ["KUBECONFIG"] = str(kubeconfig)
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(written, 1)
@@ -77,7 +77,7 @@ def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...], constants: Mapping
     topomend(["operator", *flags])
 
 
-def _replace(path: str, value: float) -> None:
+def _replace(path: str, value: object) -> None:
     """Give a constant another value. Raises AttributeError where its module has none of that name."""
     module, _, name = path.rpartition(".")
     found = import_module(f"topomend.{module}")
@@ -98,7 +98,7 @@ class Operator:
     """
 
     def __init__(
-        self, kubeconfig: Path, log: Path, *flags: str, module: str = "", constants: Mapping[str, float] | None = None
+        self, kubeconfig: Path, log: Path, *flags: str, module: str = "", constants: Mapping[str, object] | None = None
     ) -> None:
         self.log = log
         self._metrics = next((flag.partition("=")[2] for flag in flags if flag.startswith("--metrics-address=")), "")

@@ -30,7 +30,7 @@ WITHOUT_LIMIT = {
     "decide/bind_order.py: _orders: FastAdmission": "the shape of a pod takes no search",
     "decide/simulation/history.py: come: question_about": "the plugin asks, for one user",
     "decide/queue/room.py: room_on: admission_of": "the plugin asks, for one user",
-    "decide/queue/room.py: candidates: FastAdmission": "the plugin asks, for one user",
+    "decide/queue/room.py: are_admitted: FastAdmission": "the plugin asks, for one user",
     "decide/queue/room.py: room: admit": "the plugin asks, for one user",
     "decide/diagnosis/totals.py: ask_with_totals: admit": "the plugin asks, for one user",
     "decide/simulation/what_if.py: ask: admit": "the plugin asks, for one user",

@@ -18,18 +18,16 @@ from tests.waiting import (
 from topomend.kube.errors import Unanswered
 
 
-class Time(Clock):
-    """Python's time by a clock that goes on by what is slept, and by stalls."""
+class MadeTime(Clock):
+    """Time that goes on by what is slept, and by stalls."""
 
     monotonic, sleep = Clock.__call__, Clock.advance
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
-    made = Time()
-    monkeypatch.setattr(waiting, "time", made)
+def clock(monkeypatch: pytest.MonkeyPatch) -> MadeTime:
     monkeypatch.setattr(waiting, "stretched", lambda seconds: seconds)
-    return made
+    return MadeTime()
 
 
 def test_the_first_true_answer_is_returned() -> None:
@@ -60,7 +58,7 @@ def test_what_changes_once_does_not_stay() -> None:
         consistently("the pod", lambda: next(answers), 30.0, poll=0)
 
 
-def test_a_machine_that_stands_still_takes_no_time_from_a_wait(clock: Time) -> None:
+def test_a_machine_that_stands_still_takes_no_time_from_a_wait(clock: MadeTime) -> None:
     """The first look takes all the seconds; what is waited for needs some after them."""
 
     def comes_after_fifteen() -> bool:
@@ -68,17 +66,17 @@ def test_a_machine_that_stands_still_takes_no_time_from_a_wait(clock: Time) -> N
             clock.now += 12.0
         return clock.now >= 1015.0
 
-    assert eventually("it", comes_after_fifteen, seconds=10.0)
+    assert eventually("it", comes_after_fifteen, seconds=10.0, clock=clock)
 
 
-def test_a_server_that_hangs_is_not_waited_for_without_an_end(clock: Time) -> None:
+def test_a_server_that_hangs_is_not_waited_for_without_an_end(clock: MadeTime) -> None:
     with pytest.raises(TimedOut):
-        eventually("it", lambda: clock.sleep(15.0), seconds=10.0)
+        eventually("it", lambda: clock.sleep(15.0), seconds=10.0, clock=clock)
     assert clock.now <= 1000.0 + 10.0 + LONGEST_STALL_SECONDS + 2 * 15.0 + 1.0
 
 
-def test_seconds_in_which_nothing_ran_are_not_counted(clock: Time) -> None:
-    stalls = _Stalls()
+def test_seconds_in_which_nothing_ran_are_not_counted(clock: MadeTime) -> None:
+    stalls = _Stalls(clock)
     stalls._ticked = clock.now  # as its thread leaves it, which has not woken since
     clock.now += TICK_SECONDS + 0.1
     assert stalls.seconds() == 0.0

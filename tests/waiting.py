@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from topomend.kube.errors import APIError
 
@@ -40,10 +40,22 @@ def stretched(seconds: float) -> float:
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+class Time(Protocol):
+    """Python's module of that name, or the time that a test makes.
+
+    It is passed, never put in the module's place: the thread of ``awake`` outlives the test that started it.
+    """
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
 class _Stalls:
     """The seconds in which nothing of this process ran, which a thread counts from the first question on."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Time = time) -> None:
+        self._clock = clock
         self._counted = 0.0
         self._ticked = 0.0
         self._lock = threading.Lock()
@@ -52,15 +64,15 @@ class _Stalls:
         """Those so far, with a stall that the thread has not woken from yet."""
         with self._lock:
             if not self._ticked:
-                self._ticked = time.monotonic()
+                self._ticked = self._clock.monotonic()
                 threading.Thread(target=self._tick, name="stalls", daemon=True).start()
-            return self._counted + self._late(time.monotonic())
+            return self._counted + self._late(self._clock.monotonic())
 
     def _tick(self) -> None:
         while True:
-            time.sleep(TICK_SECONDS)
+            self._clock.sleep(TICK_SECONDS)
             with self._lock:
-                now = time.monotonic()
+                now = self._clock.monotonic()
                 self._counted += self._late(now)
                 self._ticked = now
 
@@ -78,7 +90,12 @@ def awake() -> float:
 
 
 def eventually(
-    goal: str, condition: Callable[[], Answer | None], seconds: float = 30.0, *, poll: float | None = None
+    goal: str,
+    condition: Callable[[], Answer | None],
+    seconds: float = 30.0,
+    *,
+    poll: float | None = None,
+    clock: Time = time,
 ) -> Answer:
     """Wait until ``condition`` is true and return its value. ``goal`` completes "waited for".
 
@@ -87,10 +104,10 @@ def eventually(
     An APIError counts as "not yet": the object may not exist yet, or the server may not answer yet. Raises TimedOut
     after ``seconds``, more on a machine that is busy or stands still meanwhile.
     """
-    start = looked = time.monotonic()
+    start = looked = clock.monotonic()
     stalled = 0.0
     while True:
-        now = time.monotonic()
+        now = clock.monotonic()
         stalled += max(0.0, now - looked - LOOK_SECONDS)
         looked, waited = now, now - start
         is_last = waited >= stretched(seconds) + min(stalled, LONGEST_STALL_SECONDS)
@@ -102,8 +119,8 @@ def eventually(
         except APIError as error:
             last = error
         if is_last:
-            raise TimedOut(f"waited {time.monotonic() - start:.0f} s for {goal}; last: {_shown(last)}")
-        time.sleep(_until_next_look(waited) if poll is None else poll)
+            raise TimedOut(f"waited {clock.monotonic() - start:.0f} s for {goal}; last: {_shown(last)}")
+        clock.sleep(_until_next_look(waited) if poll is None else poll)
 
 
 def _until_next_look(waited: float) -> float:

@@ -21,6 +21,7 @@ from topomend.kube.client import connect
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.kube.resources import NODE_TOPOLOGIES, PODS, Resource
 from topomend.model.condition import Condition
+from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.model.nodes.node_state import NodeState, PodAllocation
 from topomend.model.shapes.shape import parse_shape
 from topomend.replay.admission import admit
@@ -61,6 +62,16 @@ class Kubernetes:
         """Its status; empty between an object's creation and the first write of its status."""
         conditions = read_conditions(self.topology(node))
         return next((condition.status for condition in conditions if condition.type == "Ready"), "")
+
+    def topologies_since(self, node: str, before: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Each version of the node's object after ``before``, up to that of now."""
+        version, last = (each["metadata"]["resourceVersion"] for each in (before, self.topology(node)))
+        if version == last:
+            return
+        for event in self._client.watch(NODE_TOPOLOGIES, version, fields=f"metadata.name={node}"):
+            yield event.content
+            if event.content["metadata"]["resourceVersion"] == last:
+                return
 
     def delete_topology(self, node: str) -> None:
         self._client.delete(NODE_TOPOLOGIES, node, uid=self.topology(node)["metadata"]["uid"])
@@ -140,26 +151,38 @@ def agent(
     sandbox: Sandbox, node: str, *flags: str, state: bool = True, covered: bool = False
 ) -> subprocess.Popen[bytes]:
     """The agent of a node; without ``state`` it is not given the kubelet's state files."""
-    parts = sandbox.node(node)
     command = [
         *sandbox.exec_prefix(node),
-        *(covering(parts.kubelet_state) if covered else []),
+        *(covering(sandbox.node(node).kubelet_state) if covered else []),
+        *_program(sandbox, node, "agent", state=state),
+        *flags,
+    ]
+    return subprocess.Popen(command, env={**_ENVIRONMENT, "KUBECONFIG": str(sandbox.kubeconfig)})
+
+
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])}
+
+
+def _program(sandbox: Sandbox, node: str, verb: str, *, state: bool) -> list[str]:
+    parts = sandbox.node(node)
+    return [
         sys.executable,
         "-m",
         "topomend.cli",
-        "agent",
+        verb,
         f"--node-name={node}",
         f"--kubelet-config={parts.kubelet_config}",
         f"--pod-resources={parts.pod_resources}",
         *([f"--kubelet-state={parts.kubelet_state}"] if state else []),
-        *flags,
     ]
-    environment = {
-        **os.environ,
-        "KUBECONFIG": str(sandbox.kubeconfig),
-        "PYTHONPATH": str(Path(topomend.__file__).parents[1]),
-    }
-    return subprocess.Popen(command, env=environment)
+
+
+def seen_anew(sandbox: Sandbox, node: str, kind: str) -> Condition:
+    """This condition by ``topomend discover``, which begins to look at the node."""
+    flags = (f"--kubelet-version={DEFAULT_VERSION}", "--output=json")
+    command = [*sandbox.exec_prefix(node), *_program(sandbox, node, "discover", state=True), *flags]
+    found = subprocess.run(command, env=_ENVIRONMENT, stdout=subprocess.PIPE, check=True)
+    return next(each for each in read_conditions(json.loads(found.stdout)) if each.type == kind)
 
 
 @contextmanager

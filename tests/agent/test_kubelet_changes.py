@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from tests import audit_log
-from tests.agent.test_agent_on_cluster import FAILED, Kubernetes, Looks, container, running, until
+from tests.agent.test_agent_on_cluster import FAILED, Kubernetes, Looks, container, running, seen_anew, until
 
 import topomend
 from topomend.agent.loop import SETTLE_SECONDS, AgentSettings
@@ -29,6 +29,7 @@ from topomend.model.nodes.node_state import NodeState
 from topomend.model.shapes.shape import parse_shape
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.node.machine_files import write_machine
+from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = [
     pytest.mark.cluster,
@@ -168,6 +169,25 @@ def test_a_kubelet_that_restarts_is_said_to_be_away_and_then_found_as_it_was(bed
         until(lambda: bed.state == before)
 
 
+def test_a_kubelet_that_starts_is_not_ready_until_it_lists_what_its_pods_hold(bed: Bed) -> None:
+    """It opens its socket before it knows of any pod. One of them ends while it is down."""
+    with bed.kubernetes.pod(NODE, "stays", [container("main", **GUARANTEED)], []):
+        until(lambda: _holds_all(bed))
+        stays = bed.state.pods
+        with bed.kubernetes.pod(NODE, "ends", [container("main", cpu="1", memory="64Mi")], []):
+            until(lambda: len(bed.state.pods) == 2)
+            bed.stop()
+        before = bed.kubernetes.topology(NODE)
+        bed.sandbox.start_kubelet(NODE)
+        until(lambda: bed.is_ready() and bed.state.pods == stays and bed.devices() == GPUS)
+        versions = list(bed.kubernetes.topologies_since(NODE, before))
+    for version in versions:
+        ready = next(condition for condition in read_conditions(version) if condition.type == "Ready")
+        state = read_node_topology(version)
+        assert set(stays) <= {*state.pods}, ready
+        assert ready.status == "True" or ready.reason in {"PodResourcesUnavailable", "KubeletStarting"}
+
+
 def test_a_kubelet_that_restarts_with_another_configuration_is_followed(bed: Bed) -> None:
     before = bed.state
     with bed.restarted(
@@ -194,17 +214,35 @@ def test_another_manager_policy_is_followed_once_its_state_is_gone(bed: Bed) -> 
     until(lambda: bed.is_ready() and bed.state == before)
 
 
-def test_a_configuration_that_the_kubelet_does_not_run_with_yet_is_a_contradiction(bed: Bed) -> None:
-    with bed.configured(cpuManagerPolicy="none"):
-        until(lambda: not bed.is_ready())
-        assert bed.condition("KubeletConfigRead") == ("False", "Contradicted")
-        assert "cpu_manager_state is of policy static, but the configuration says none" in _message(bed)
-    until(bed.is_ready)
-    with bed.configured(reservedSystemCPUs="0,4"):
-        until(lambda: not bed.is_ready())
-        assert "reservedSystemCPUs is 0,4, but the kubelet reserves 0" in _message(bed)
-        assert bed.state.kubelet.reserved_cpus == mask_of([0])
-    until(bed.is_ready)
+@pytest.mark.parametrize(
+    ("fields", "name", "words"),
+    [
+        (
+            {"cpuManagerPolicy": "none"},
+            "cpuManagerPolicy",
+            "cpu_manager_state is of policy static, but the configuration says none",
+        ),
+        (
+            {"reservedSystemCPUs": "0,4"},
+            "reservedSystemCPUs",
+            "reservedSystemCPUs is 0,4, but the kubelet reserves 0",
+        ),
+    ],
+)
+def test_a_configuration_that_the_kubelet_does_not_run_with_yet_is_told_and_not_published(
+    bed: Bed, fields: dict[str, str], name: str, words: str
+) -> None:
+    """Who looks for the first time after the change only sees that it contradicts the kubelet."""
+    before = bed.state
+    with bed.configured(**fields):
+        until(lambda: f"the kubelet runs with another {name}" in _message(bed))
+        assert bed.is_ready()
+        assert bed.state == before
+        condition = seen_anew(bed.sandbox, NODE, "KubeletConfigRead")
+        assert (condition.status, condition.reason) == ("False", "Contradicted")
+        assert words in condition.message
+    until(lambda: "the kubelet runs with another" not in _message(bed))
+    assert bed.state == before
 
 
 def _message(bed: Bed) -> str:

@@ -29,6 +29,7 @@ from tests.agent.kubelet_allocations import (
     read_state_files,
 )
 from tests.agent.test_agent_on_cluster import FRESH_SECONDS, Kubernetes, Looks, running
+from tests.seeds import SEED, cases
 from tests.waiting import awake, eventually, stretched
 from urllib3.exceptions import HTTPError
 
@@ -40,7 +41,7 @@ from topomend.replay.admission import shared_pool
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.published.node_topology import read_node_topology
 
-PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIFE_PODS", "32"))
+PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIFE_PODS", cases(16, 32)))
 SETTLE_SECONDS = 30.0
 """Longer than a kubelet takes to start or to end a pod on a busy machine."""
 
@@ -186,9 +187,7 @@ def nodes(sandbox: Sandbox) -> Iterator[list[Node]]:
 def test_after_every_start_and_end_the_published_state_is_the_kubelets(
     sandbox: Sandbox, nodes: list[Node], clock: AwakeClock
 ) -> None:
-    seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"TOPOMEND_SEED={seed}")
-    chance = random.Random(seed)
+    chance = random.Random(SEED)
     client, seen = connect(str(sandbox.kubeconfig)), Publications(str(sandbox.kubeconfig))
     outcomes: Counter[str] = Counter()
     started, ended = [], []

@@ -129,6 +129,31 @@ def test_a_kubelet_restarted_between_two_polls_or_after_an_outage_shows_once(tmp
     third.stop()
 
 
+def test_a_kubelet_that_starts_in_the_middle_of_a_poll_has_its_own_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "root").mkdir()
+    kubelets = [Kubelet(tmp_path), Kubelet(tmp_path)]
+    watcher = _Watcher(AgentSettings("n1", pod_resources=kubelets[0].socket, root=tmp_path / "root"), None)
+    running = KubeletSettings(topology_manager_policy="restricted")
+    monkeypatch.setattr(watcher._config, "read", lambda _: KubeletConfig(running))
+    kubelets[0].start()
+    watcher.look(NodeFacts("uid", DEFAULT_VERSION))
+    read = watcher._reader.read
+
+    def start_meanwhile(**flags: bool) -> Allocations:
+        nonlocal running
+        kubelets[0].stop()
+        kubelets[1].start()
+        running = KubeletSettings(topology_manager_policy="best-effort")
+        return read(**flags)
+
+    monkeypatch.setattr(watcher._reader, "read", start_meanwhile)
+    discovery, _ = watcher.look(NodeFacts("uid", DEFAULT_VERSION))
+    kubelets[1].stop()
+    assert discovery.state.kubelet.topology_manager_policy == "best-effort"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
 def test_a_signal_ends_the_agent_in_the_middle_of_a_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals

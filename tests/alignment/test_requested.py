@@ -16,6 +16,7 @@ from tests.builders import (
     snapshot_of,
 )
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
+from tests.seeds import cases
 
 from topomend.alignment.requested import (
     admission_of,
@@ -106,7 +107,7 @@ def test_each_container_may_be_on_a_numa_node_of_its_own() -> None:
     assert aligned_numa_nodes(after, both) == 0b11
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(50, 150), deadline=None)
 @given(any_states | odd_but_running(), any_pods)
 def test_the_fast_answer_is_that_of_the_whole_admission(state: NodeState, asked: Pod) -> None:
     wanted = asking(asked)

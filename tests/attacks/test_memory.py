@@ -342,7 +342,8 @@ def test_the_limit_is_the_one_that_the_operator_has_where_it_is_installed() -> N
     assert f"memory: {LIMIT >> 20}Mi" in (ROOT / "deploy" / "base" / "operator.yaml").read_text()
 
 
-@pytest.mark.parametrize("made", [huge, *(pytest.param(made, marks=pytest.mark.night) for made in (choosy, choosier))])
+@pytest.mark.night
+@pytest.mark.parametrize("made", [huge, choosy, choosier])
 def test_huge_pods_neither_kill_the_operator_at_its_start_nor_as_they_come(
     limited: Limited, quiet: Quiet, made: Callable[..., dict[str, Any]]
 ) -> None:

@@ -81,6 +81,7 @@ def test_scattered_gpus_become_whole_sets_and_the_pods_that_wait_for_them_run(
     assert len([each for each in ones(gpus) if each["status"]["phase"] == "Running"]) == 3
 
 
+@pytest.mark.night  # tests/reconcile/defragment has it in a model
 def test_a_parallel_stateful_set_that_grows_while_the_moved_pod_ends_gives_the_place_to_the_next_one(
     gpus: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 NAMES = tuple(f"numa-{number}" for number in range(5))
 PLAIN, STEERED = "plain", "steered"
+WAYS = [pytest.param(PLAIN, marks=pytest.mark.night), STEERED]
+"""Plain shows that the workload runs without topomend."""
 STATEFUL_SETS = Resource("apps/v1", "statefulsets")
 DRIVER, ACCELERATOR = "accelerator.example.com", "example.com/accelerator"
 NUMA_NODE_OF_DEVICES = 1
@@ -102,7 +104,7 @@ class Workload:
         return cluster.client.create(self.resource, content, namespace)
 
 
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+@pytest.mark.parametrize("namespace", WAYS)
 @pytest.mark.parametrize(
     "workload",
     [
@@ -128,7 +130,7 @@ def test_replicas_that_must_be_apart_all_run_when_their_workload_grows(
         eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace), COLLECTOR_SECONDS)
 
 
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+@pytest.mark.parametrize("namespace", WAYS)
 def test_a_pod_runs_on_the_node_of_its_local_volume(namespace: str, five_nodes: Cluster, operator: Operator) -> None:
     """Best fit would choose other nodes: this one is the emptiest."""
     last = NAMES[-1]
@@ -148,7 +150,7 @@ def test_a_pod_runs_on_the_node_of_its_local_volume(namespace: str, five_nodes: 
                 five_nodes.remove(gone)
 
 
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+@pytest.mark.parametrize("namespace", WAYS)
 @pytest.mark.parametrize("by", ["extended resource", "claim"])
 def test_a_pod_whose_device_a_claim_provides_runs_on_the_node_that_has_it_and_is_told_where_that_is(
     by: str, namespace: str, five_nodes: Cluster, operator: Operator
@@ -270,7 +272,7 @@ def _is_published(cluster: Cluster, node: str, quoted_name: str) -> bool:
     return quoted_name in str(cluster.client.get(NODE_TOPOLOGIES, node)["status"])
 
 
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+@pytest.mark.parametrize("namespace", WAYS)
 def test_a_replica_and_a_bare_pod_that_pods_on_the_best_nodes_repel_run_on_others(
     namespace: str, five_nodes: Cluster, operator: Operator
 ) -> None:

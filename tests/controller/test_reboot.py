@@ -104,6 +104,7 @@ def _failed(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {pod["metadata"]["uid"]: pod for pod in cluster.pods() if pod["status"].get("phase") == "Failed"}
 
 
+@pytest.mark.night  # a minute of reboots; test_owners has refused pods of each owner
 def test_after_a_reboot_each_pod_is_refused_once_and_no_husk_stays(cluster: Cluster, operator: Operator) -> None:
     before, refused = _running(cluster), dict[str, dict[str, Any]]()
     supervisor = cluster.sandbox._supervisor

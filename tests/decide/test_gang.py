@@ -1,9 +1,10 @@
 """Nodes for all pods of a group, or for none."""
 
-from random import Random, SystemRandom
+from random import Random
 
 from tests.builders import gated_pod, guaranteed_pod, node, node_state, running, snapshot_of
 from tests.clock import Clock
+from tests.seeds import SEED, cases
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
@@ -17,7 +18,7 @@ from topomend.replay.effort import Effort, Shares
 
 GROUP = PodGroup("kueue.x-k8s.io", "train")
 
-GANGS = 1_000
+GANGS = cases(200, 1_000)
 
 QUEUED = 5
 """How many groups wait for their turn at a time."""
@@ -93,9 +94,7 @@ def test_a_pod_that_no_known_node_admits_may_go_to_nodes_without_an_agent() -> N
 
 def test_random_groups_never_hold_half_and_all_of_them_run() -> None:
     """Each fits the empty cluster, runs for a while and ends. Slow: a thousand groups take some seconds."""
-    seed = SystemRandom().randrange(1 << 32)
-    print("seed", seed)
-    random = Random(seed)
+    random = Random(SEED)
     states = {name: node_state(random.choice(SHAPES), name=name) for name in "abcd"}
     empty = snapshot_of(*states.values())
     groups = (_random_group(random, number) for number in range(2 * GANGS))

@@ -1,6 +1,5 @@
 import json
 import random
-import secrets
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +8,7 @@ from deploy.manifests import CRDS, crd_schema
 from tests.deploy.api import API, path_of
 from tests.deploy.random_state import monster, random_claims, random_conditions, random_state, random_summary
 from tests.deploy.schema import complaints, fields, paths
+from tests.seeds import SEED
 
 from topomend.model.condition import Condition
 from topomend.model.nodes.node_state import NodeState
@@ -25,9 +25,7 @@ NOW = "2026-01-02T03:04:05Z"
 
 
 def seeded() -> random.Random:
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")
-    return random.Random(seed)
+    return random.Random(SEED)
 
 
 def published(state: NodeState, rng: random.Random) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.clock import Clock
 
 from topomend.discover import allocations as allocations_module
-from topomend.discover.allocations import AllocationReader
+from topomend.discover import podresources_pb2 as messages
+from topomend.discover.allocations import AllocationReader, Allocations
+from topomend.discover.kubelet_start import SECONDS, SETTLED_SECONDS
 from topomend.discover.pod_names import PodNames
 from topomend.model.bitmask import mask_of
 from topomend.model.nodes.node_state import ContainerAllocation, PodAllocation
@@ -29,6 +32,17 @@ class Kubelet:
 
     def stop(self) -> None:
         self._serving.close()
+
+    def restart(self, cpus: Iterable[int] = ()) -> None:
+        """A new one opens its socket. It lists no pods yet, and CPUs once its managers have started."""
+        self.stop()
+        self.shows()
+        self.list_cpus(cpus)
+        self.start()
+
+    def list_cpus(self, cpus: Iterable[int]) -> None:
+        del self.lister.allocatable.cpu_ids[:]
+        self.lister.allocatable.cpu_ids.extend(cpus)
 
     def shows(self, *pods: object) -> None:
         del self.lister.listed.pod_resources[:]
@@ -310,6 +324,206 @@ def test_without_a_state_directory_what_is_listed_is_shown_without_uids(kubelet:
 
 def test_without_a_socket_nothing_is_known() -> None:
     assert AllocationReader(None, None).read().reason == "PodResourcesNotGiven"
+
+
+# A kubelet that has just started
+
+CPUS = range(1, 8)
+NODE = "node-1"
+GPU = messages.ContainerDevices(resource_name="vendor.com/gpu", device_ids=["gpu-0"])
+
+
+class Restarting:
+    """A kubelet with its reader, and a clock. The pods ``a`` and ``b`` hold CPUs."""
+
+    def __init__(self, kubelet: Kubelet, clock: Clock, *, with_files: bool) -> None:
+        self.kubelet, self.clock = kubelet, clock
+        state = kubelet.folder if with_files else None
+        self.reader = AllocationReader(kubelet.socket, state, node_name=NODE, monotonic=clock)
+        self.pods = {"a": pod("a", container("main", [1, 2])), "b": pod("b", container("main", [4, 5]))}
+        self.pods |= {name: pod(name, container("main")) for name in ("light", f"static-{NODE}")}
+
+    def lists(self, *names: str) -> None:
+        self.kubelet.shows(*(self.pods[name] for name in names))
+
+    def runs(self, *names: str) -> None:
+        """These pods of ``a`` and ``b`` are there, and listed."""
+        self.kubelet.list_cpus(CPUS)
+        self.kubelet.keep(**{name: {"main": {"a": "1-2", "b": "4-5"}[name]} for name in names})
+        self.kubelet.admit(**{name: ["main"] for name in ("a", "b", "light")})
+        self.lists(*names)
+
+    def read(self) -> Allocations:
+        return self.reader.read(lists_cpus=True)
+
+    def waits(self, seconds: float = 0.0) -> str:
+        """The reason after some time, during which the list stays the same."""
+        self.read()
+        self.clock.advance(seconds)
+        return self.read().reason
+
+
+@pytest.fixture(params=[True, False], ids=["with files", "list alone"])
+def restarting(request: pytest.FixtureRequest, kubelet: Kubelet) -> Restarting:
+    return Restarting(kubelet, Clock(), with_files=request.param)
+
+
+@pytest.fixture
+def with_files(kubelet: Kubelet) -> Restarting:
+    return Restarting(kubelet, Clock(), with_files=True)
+
+
+def test_a_kubelet_that_has_started_is_known_as_soon_as_it_lists_all_its_pods_again(restarting: Restarting) -> None:
+    restarting.runs("a", "b")
+    before = restarting.read()
+    restarting.kubelet.restart()
+    for cpus, names in (((), ()), (CPUS, ()), (CPUS, ("a",))):
+        restarting.kubelet.list_cpus(cpus)
+        restarting.lists(*names)
+        starting = restarting.read()
+        assert (starting.reason, starting.pods, starting.stale) == ("KubeletStarting", before.pods, ())
+        assert starting.allocatable_cpus == before.allocatable_cpus
+        assert starting.problem.endswith("; the last known state is shown")
+    restarting.lists("a", "b")
+    after = restarting.read()
+    assert (after.reason, after.pods) == ("", before.pods)
+    restarting.lists("a")
+    assert [active.name for active in restarting.read().pods] == ["a"]
+
+
+def test_an_empty_node_is_known_as_soon_as_its_kubelets_managers_have_started(restarting: Restarting) -> None:
+    restarting.runs()
+    assert not restarting.read().reason
+    restarting.kubelet.restart()
+    starting = restarting.read()
+    assert (starting.reason, starting.allocatable_cpus) == ("KubeletStarting", mask_of(CPUS))
+    assert "its managers have not" in starting.problem
+    restarting.kubelet.list_cpus(CPUS)
+    assert not restarting.read().reason
+
+
+def test_a_kubelet_that_allocates_cpus_no_more_is_not_waited_for(restarting: Restarting) -> None:
+    restarting.runs()
+    restarting.read()
+    restarting.kubelet.restart()
+    assert not restarting.reader.read(lists_cpus=False).reason
+
+
+@pytest.mark.parametrize("starts_late", [False, True], ids=["at once", "after an absence"])
+def test_a_reader_that_begins_at_a_kubelet_takes_what_it_lists(starts_late: bool, restarting: Restarting) -> None:
+    """A kubelet that has just started has no pods on a new node; it has started an agent in a pod itself."""
+    if starts_late:
+        restarting.kubelet.stop()
+        assert restarting.read().reason == "PodResourcesUnavailable"
+    restarting.kubelet.restart()
+    restarting.kubelet.lister.allocatable.devices.append(GPU)
+    allocations = restarting.read()
+    assert (allocations.reason, [device.id for device in allocations.devices]) == ("", ["gpu-0"])
+
+
+def test_a_reader_that_came_before_its_kubelet_shows_what_it_lists_while_files_have_more(
+    with_files: Restarting,
+) -> None:
+    with_files.kubelet.stop()
+    assert with_files.read().reason == "PodResourcesUnavailable"
+    with_files.runs("a")
+    with_files.kubelet.restart()
+    with_files.kubelet.lister.allocatable.devices.append(GPU)
+    allocations = with_files.read()
+    assert (allocations.reason, [device.id for device in allocations.devices]) == ("KubeletStarting", ["gpu-0"])
+    assert "last known" not in allocations.problem
+    with_files.lists("a")
+    assert not with_files.read().reason
+
+
+# Pods that ended while their kubelet was down
+
+
+def test_a_pod_that_is_not_listed_with_the_others_of_the_api_server_has_ended(restarting: Restarting) -> None:
+    restarting.runs("a", "b")
+    restarting.read()
+    restarting.kubelet.restart(CPUS)
+    restarting.lists(f"static-{NODE}")
+    assert restarting.waits(SETTLED_SECONDS) == "KubeletStarting", "the API server may not have been asked yet"
+    restarting.lists("a", f"static-{NODE}")
+    assert restarting.waits(SETTLED_SECONDS - 0.1) == "KubeletStarting"
+    restarting.lists("a", "light", f"static-{NODE}")
+    assert restarting.waits(SETTLED_SECONDS - 0.1) == "KubeletStarting", "it is still adding pods"
+    assert restarting.waits(0.1) == ""
+    allocations = restarting.read()
+    assert [active.name for active in allocations.pods] == ["a"]
+
+
+def test_a_kubelet_that_lists_none_of_its_pods_is_waited_for_so_long_and_no_longer(restarting: Restarting) -> None:
+    restarting.runs("a")
+    restarting.read()
+    restarting.kubelet.restart(CPUS)
+    assert restarting.waits(SECONDS - 0.1) == "KubeletStarting"
+    assert restarting.waits(0.1) == ""
+    assert restarting.read().pods == ()
+
+
+def test_a_kubelet_that_starts_twice_is_waited_for_anew(restarting: Restarting) -> None:
+    restarting.runs("a")
+    before = restarting.read()
+    restarting.kubelet.restart(CPUS)
+    assert restarting.waits(SECONDS - 0.1) == "KubeletStarting"
+    restarting.kubelet.restart(CPUS)
+    assert restarting.waits(SECONDS - 0.1) == "KubeletStarting"
+    assert restarting.read().pods == before.pods
+
+
+def test_a_kubelet_whose_managers_do_not_start_is_published_after_the_same_time(restarting: Restarting) -> None:
+    restarting.runs()
+    restarting.read()
+    restarting.kubelet.restart()
+    assert restarting.waits(SECONDS - 0.1) == "KubeletStarting"
+    assert restarting.waits(0.1) == ""
+
+
+@pytest.mark.parametrize("gone", ["folder", "CPUs", "entry"])
+def test_a_pod_has_ended_whose_folder_or_entry_the_kubelet_has_removed(gone: str, with_files: Restarting) -> None:
+    """It removes them only once it knows all its pods. What a pod holds of memory stays longer."""
+    kubelet = with_files.kubelet
+    for uid in ("a", "b"):
+        (kubelet.folder / "pods" / uid).mkdir(parents=True)
+    with_files.runs("a", "b")
+    if gone == "CPUs":
+        keep_memory(kubelet, "b")
+        with_files.pods["b"] = pod("b", container("main", [4, 5], memory={0: 1 << 30}))
+        with_files.lists("a", "b")
+    assert not with_files.read().reason
+    kubelet.restart(CPUS)
+    with_files.lists("a")
+    assert with_files.read().reason == "KubeletStarting"
+    if gone == "folder":
+        (kubelet.folder / "pods" / "b").rmdir()
+    else:
+        kubelet.keep(a={"main": "1-2"})
+    assert not with_files.read().reason
+
+
+def test_the_only_pod_has_ended_once_no_pod_has_a_folder(with_files: Restarting) -> None:
+    folder = with_files.kubelet.folder / "pods" / "a"
+    folder.mkdir(parents=True)
+    with_files.runs("a")
+    assert not with_files.read().reason
+    with_files.kubelet.restart(CPUS)
+    assert with_files.read().reason == "KubeletStarting"
+    folder.rmdir()
+    assert not with_files.read().reason
+
+
+def test_what_an_ended_pod_had_left_before_the_kubelet_started_is_not_waited_for(with_files: Restarting) -> None:
+    """The memory and the devices of a pod that has ended stay in the files until the next admission."""
+    with_files.runs("a", "b")
+    with_files.lists("a")
+    assert [entry.uid for entry in with_files.read().stale] == ["b"]
+    with_files.kubelet.restart(CPUS)
+    assert with_files.read().reason == "KubeletStarting"
+    with_files.lists("a")
+    allocations = with_files.read()
+    assert (allocations.reason, [entry.uid for entry in allocations.stale]) == ("", ["b"])
 
 
 # Kubelets before 1.34 list pods that have ended, as one of 1.32.5 was seen to

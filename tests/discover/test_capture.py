@@ -11,6 +11,7 @@ import pytest
 from tests.closed_folder import closed
 from tests.discover.discovered import object_of
 from tests.discover.lstopo import NAMES
+from tests.seeds import cases
 from verify.oracle.random_cases.recorded import unpacked
 
 from topomend.discover.capture import MAX_UNPACKED, Capture, NotACapture, capture
@@ -134,7 +135,7 @@ def without_free(text: str) -> object:
 
 
 @pytest.mark.skipif(not NAMES, reason="no recorded machines beside the project (../shared/data/hwloc)")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES[:: cases(5, 1)])
 def test_a_capture_of_a_recorded_machine_is_read_as_the_recording_is(name: str, tmp_path: Path) -> None:
     assert recaptured(unpacked(name), tmp_path) == printed(unpacked(name))
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.deploy.schema import complaints
 from tests.discover.test_kubelet_config import HEAD
 from tests.discover.test_state_files import DEVICES, MEMORY
+from tests.seeds import cases
 
 from topomend.discover import allocations
 from topomend.discover import podresources_pb2 as messages
@@ -209,7 +210,7 @@ def check(discovery: Discovery) -> None:
     assert (parts.pop("Ready") == "True") == (set(parts.values()) == {"True"})
 
 
-FUZZ = settings(max_examples=40, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=cases(20, 40), deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 
 
 @FUZZ

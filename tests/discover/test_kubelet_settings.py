@@ -9,6 +9,7 @@ from tests.discover.test_kubelet_config import HEAD, config
 from topomend.discover import kubelet_settings
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN, VERSION_UNKNOWN, SettingsReader, WrittenConfig
+from topomend.discover.kubelet_start import SECONDS
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
 from topomend.kube.kubelet_client import Configz
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
@@ -467,9 +468,58 @@ def test_what_a_kubelet_answered_holds_until_it_starts_anew_even_if_it_does_not_
     kubelet.error, kubelet.now = Unanswered("away"), kubelet_settings.RECHECK_SECONDS
     assert reader.read(DEFAULT_VERSION) is first
     assert kubelet.asked == 2
-    (tmp_path / "new").touch()
-    (tmp_path / "new").rename(socket)
+    started_anew(socket)
+    assert reader.read(DEFAULT_VERSION).reason == "KubeletStarting"
+    kubelet.now += SECONDS
     assert reader.read(DEFAULT_VERSION).reason == "NotGiven"
+
+
+def test_the_file_of_a_kubelet_that_has_just_started_counts_only_once_it_had_time_to_answer(tmp_path: Path) -> None:
+    """Flags that cannot be seen override the file: the kubelet alone knows."""
+    kubelet, socket = Kubelet(cpuManagerPolicy="static"), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = asked(config(tmp_path), kubelet, socket)
+    before = reader.read(DEFAULT_VERSION)
+    kubelet.error = Unanswered("not yet")
+    started_anew(socket)
+    starting = reader.read(DEFAULT_VERSION)
+    assert (starting.reason, starting.settings) == ("KubeletStarting", before.settings)
+    assert starting.problems[0].endswith("the kubelet has just started, and the settings that it had before are shown")
+    while kubelet.now < SECONDS - 1.0:
+        kubelet.now += 0.5
+        assert reader.read(DEFAULT_VERSION) is starting
+    kubelet.now = SECONDS
+    late = reader.read(DEFAULT_VERSION)
+    assert (late.reason, late.source, late.settings.cpu_manager_policy) == ("", "ConfigzUnavailable", "none")
+    kubelet.error, kubelet.now = None, SECONDS + kubelet_settings.DELAYS.first
+    assert reader.read(DEFAULT_VERSION).source == "FileContradicted"
+
+
+def test_a_kubelet_that_has_just_started_is_asked_again_each_second(tmp_path: Path) -> None:
+    kubelet, socket = Kubelet(cpuManagerPolicy="static"), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = asked(config(tmp_path, cpuManagerPolicy="static"), kubelet, socket)
+    before = reader.read(DEFAULT_VERSION)
+    kubelet.error = Unanswered("not yet")
+    started_anew(socket)
+    for _ in range(4):
+        assert reader.read(DEFAULT_VERSION).reason == "KubeletStarting"
+        kubelet.now += kubelet_settings.STARTING_RECHECK_SECONDS
+    assert kubelet.asked == 5
+    kubelet.error = None
+    assert reader.read(DEFAULT_VERSION) == before
+    kubelet.error, kubelet.now = Unanswered("away"), kubelet.now + kubelet_settings.RECHECK_SECONDS
+    assert reader.read(DEFAULT_VERSION) == before
+
+
+def test_a_kubelet_that_has_just_started_and_says_what_nobody_knows_is_taken_at_its_word(tmp_path: Path) -> None:
+    kubelet, socket = Kubelet(), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = SettingsReader(WrittenConfig(), configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
+    assert not reader.read(DEFAULT_VERSION).reason
+    kubelet.fields["topologyManagerPolicy"] = "strict"
+    started_anew(socket)
+    assert reader.read(DEFAULT_VERSION).reason == "Invalid"
 
 
 def test_without_a_socket_nobody_knows_whether_it_is_the_same_kubelet() -> None:
@@ -500,6 +550,46 @@ def test_a_configuration_that_is_replaced_is_noticed(tmp_path: Path, how: str) -
         new = tmp_path / "new"
         new.write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
         new.rename(tmp_path / "config.yaml" if how == "renamed" else drop_ins / "1.conf")
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "static"
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_file_that_changes_after_the_kubelets_start_counts_from_the_next_one(tmp_path: Path, asks: bool) -> None:
+    """As on releases before 1.33, whose configz no agent may read."""
+    kubelet, socket, file = Kubelet(), tmp_path / "kubelet.sock", config(tmp_path)
+    kubelet.error = Forbidden(403, "", "no")
+    socket.touch()
+    configz = kubelet if asks else None
+    reader = SettingsReader(WrittenConfig(file), configz=configz, socket=socket, monotonic=kubelet.monotonic)
+    first = reader.read(DEFAULT_VERSION)
+    config(tmp_path, cpuManagerPolicy="static", reservedSystemCPUs="0")
+    changed = reader.read(DEFAULT_VERSION)
+    assert changed.settings == first.settings
+    assert changed.after_restart
+    assert changed.after_restart.cpu_manager_policy == "static"
+    contradicted = "the kubelet runs with another cpuManagerPolicy, "
+    assert any(remark.startswith(contradicted) for remark in changed.remarks)
+    config(tmp_path)
+    assert reader.read(DEFAULT_VERSION) == first
+    file.write_text("{")
+    broken = reader.read(DEFAULT_VERSION)
+    assert (broken.reason, broken.settings, broken.after_restart) == ("", first.settings, None)
+    assert any(remark.startswith("the changed file is not in force: ") for remark in broken.remarks)
+    config(tmp_path, cpuManagerPolicy="static", reservedSystemCPUs="0")
+    started_anew(socket)
+    after = reader.read(DEFAULT_VERSION)
+    assert (after.settings, after.after_restart) == (changed.after_restart, None)
+    assert (after.source, after.remarks) == (first.source, first.remarks)
+
+
+def test_a_file_that_is_mended_without_a_start_is_read(tmp_path: Path) -> None:
+    """It may not have been whole yet when it was first seen."""
+    socket = tmp_path / "kubelet.sock"
+    socket.touch()
+    (tmp_path / "config.yaml").write_text("{")
+    reader = SettingsReader(WrittenConfig(tmp_path / "config.yaml"), socket=socket, monotonic=lambda: 0.0)
+    assert reader.read(DEFAULT_VERSION).reason == "Unreadable"
+    config(tmp_path, cpuManagerPolicy="static", reservedSystemCPUs="0")
     assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "static"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.seeds import SEED
+from tests.seeds import SEED, cases
 from verify.oracle.cases import node_state
 from verify.oracle.random_cases.generate import random_case
 from verify.oracle.restoring.saved import saved_fields, written
@@ -26,7 +26,7 @@ from topomend.replay.admission import admit, release
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.wire.pods.pod import read_pod
 
-CASES = 60
+CASES = cases(20, 60)
 
 
 def reached(random: Random, version: str) -> Iterator[tuple[NodeState, ContainerManager]]:

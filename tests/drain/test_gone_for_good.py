@@ -12,6 +12,7 @@ from topomend.kube.resources import PODS
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
+@pytest.mark.night  # it waits for a lease to end; e2e_leftovers has it as installed
 def test_new_pods_are_not_gated_once_the_operators_pods_are_gone(installed: Installed) -> None:
     eventually("steering to be in force", installed.is_steered)
     scale = {"spec": {"replicas": 0}}

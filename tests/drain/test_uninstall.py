@@ -1,7 +1,6 @@
 """Uninstalling on a real API server and kubelets: in any order, killed anywhere, nothing is lost and nothing left."""
 
 import random
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ import pytest
 from tests.clusters import COLLECTOR_SECONDS, CRDS, SYSTEM, pod
 from tests.drain.conftest import DENIED, PARAMETERS, STEERED, Installed
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
+from tests.seeds import SEED
 from tests.waiting import consistently, eventually
 
 from topomend.drain.drain import IN_FORCE_SECONDS
@@ -112,6 +112,7 @@ def _is_going(content: dict[str, Any]) -> bool:
     return "deletionTimestamp" in content["metadata"]
 
 
+@pytest.mark.night  # half a minute; make e2e drains as installed
 def test_drain_after_the_operator_was_killed(loaded: Installed) -> None:
     for replica in loaded.replicas:
         replica.operator.kill()
@@ -133,9 +134,7 @@ def test_what_cannot_be_done_is_left_with_its_reason_and_done_by_the_next_drain(
 
 @pytest.mark.night
 def test_a_drain_that_is_killed_anywhere_is_run_again(loaded: Installed, tmp_path: Path) -> None:
-    seed = secrets.randbits(32)
-    rng = random.Random(seed)
-    print(f"seed {seed}")
+    rng = random.Random(SEED)
     loaded.allow()
     proxy = Proxy(loaded.cluster.sandbox.kubeconfig, tmp_path, uncounted=("leases",))
     try:
@@ -160,6 +159,7 @@ def test_a_drain_that_is_killed_anywhere_is_run_again(loaded: Installed, tmp_pat
     loaded.assert_nothing_is_left_or_lost()
 
 
+@pytest.mark.night  # half a minute; make e2e drains as installed
 def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None:
     for replica in installed.replicas:
         replica.end()
@@ -187,6 +187,7 @@ def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None
     assert installed.drain(hurries=True).lines == ("drained: nothing to do",)
 
 
+@pytest.mark.night  # half a minute; make e2e drains as installed
 def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(installed: Installed) -> None:
     for replica in installed.replicas:
         replica.end()
@@ -204,6 +205,7 @@ def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(instal
         stranger.terminate()
 
 
+@pytest.mark.night  # half a minute; make e2e drains as installed
 def test_a_drain_waits_for_an_operator_that_is_still_ending(installed: Installed) -> None:
     """The last one of a rollout keeps creating the objects while it ends; nobody outside the Deployment does."""
     ending = _begin_to_end(installed, "ending")

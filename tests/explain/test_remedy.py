@@ -58,6 +58,16 @@ def test_the_pod_whose_end_helps_is_named() -> None:
     running(release(PINNED, "ns", "large"), asked)
 
 
+def test_the_pod_whose_end_helps_is_named_where_the_end_of_all_would_not() -> None:
+    """Beside nobody the first container gets the CPUs of the NUMA node whose GPU the second one asks for."""
+    node = node_state("sockets:2 cores:8 memory:8Gi device:vendor.com/gpu@0=1")
+    asked = pod("p", "cpu=5 memory=1Mi", "cpu=3 memory=1Mi vendor.com/gpu=1")
+    assert not is_admitted(node, asked)
+    full = running(node, pod("small", "cpu=3 memory=1Mi"), pod("large", "cpu=4 memory=1Mi"))
+    assert "once ns/large ends" in remedies(full, asked).words
+    running(release(full, "ns", "large"), asked)
+
+
 def test_the_largest_pods_are_tried_first_and_no_more_than_a_few() -> None:
     def crowded(holder: int) -> NodeState:
         """So many pods of two CPUs on NUMA node 0; only the end of the one on NUMA node 1 frees a device."""

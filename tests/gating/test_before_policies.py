@@ -84,6 +84,7 @@ def _install(cluster: Cluster) -> None:
     eventually("their pods to be gone", lambda: not cluster.pods(), COLLECTOR_SECONDS)
 
 
+@pytest.mark.night  # make e2e has an older release as installed
 def test_before_1_36_a_webhook_gates_the_pods_of_a_storm_and_of_steered_namespaces(
     older: Cluster, start: Callable[..., Operator]
 ) -> None:
@@ -109,6 +110,7 @@ def test_before_1_36_a_webhook_gates_the_pods_of_a_storm_and_of_steered_namespac
     assert [gate["name"] for gate in steered["spec"]["schedulingGates"]] == [FIT_GATE]
 
 
+@pytest.mark.night  # half a minute for a warning
 def test_before_1_36_a_storm_that_cannot_be_braked_is_reported(older: Cluster, start: Callable[..., Operator]) -> None:
     operator = start()
     off = f"the storm brake is off: {NO_WEBHOOK}"

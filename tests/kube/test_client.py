@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from tests.clusters import Cluster
+from tests.waiting import eventually
 
 from topomend.kube.client import FIRST_PAGE, MAX_PAGE, PAGE_BYTES, Client, WatchEvent, connect
 from topomend.kube.connection import access
@@ -204,6 +205,55 @@ def test_a_page_has_as_many_objects_as_the_size_of_those_before_allows(client: C
     server.answer(large, large, page("c"))
     client.list(PODS)
     assert [request.query["limit"] for request in server.asked] == [str(FIRST_PAGE), "3", "3"]
+
+
+def built_in(*names: str, more: str = "") -> dict[str, Any]:
+    """A page as the API server writes those of built-in kinds: the metadata come first."""
+    content = page(*names, more=more)
+    return {"metadata": content["metadata"], "items": content["items"]}
+
+
+def test_a_page_may_be_asked_for_before_the_one_before_it_is_read(client: Client, server: APIServer) -> None:
+    server.answer(built_in("a", more="1"), built_in("b", "c", more="2"), built_in("d"))
+
+    def reader(content: dict[str, Any]) -> list[str]:
+        name = content["metadata"]["name"]
+        if name == "c":
+            eventually("the page after it to be asked for", lambda: len(server.asked) == 3)
+        return [name]
+
+    assert client.read(PODS, reader, ahead=True).items == ("a", "b", "c", "d")
+    assert [request.query.get("continue") for request in server.asked] == [None, "1", "2"]
+    assert server.asked[2].query["limit"] == server.asked[1].query["limit"] == str(MAX_PAGE)
+
+
+def test_a_page_whose_metadata_come_last_is_read_before_the_next_is_asked_for(
+    client: Client, server: APIServer
+) -> None:
+    server.answer(page("a", more="1"), page("b", "c", more="2"), page("d"))
+    reading = client.read(PODS, lambda content: [(content["metadata"]["name"], len(server.asked))], ahead=True)
+    assert reading.items == (("a", 1), ("b", 2), ("c", 2), ("d", 3))
+
+
+def test_a_page_that_was_asked_for_ahead_and_is_gone_is_no_shorter_list(client: Client, server: APIServer) -> None:
+    server.answer(built_in("a", more="1"), built_in("b", more="2"))
+    server.answer({"kind": "Status", "reason": "Expired", "message": "too old"}, status=410)
+    with pytest.raises(Gone):
+        client.read(PODS, lambda content: [content], ahead=True)
+
+
+def test_a_reader_that_fails_leaves_no_answer_to_the_next_request(client: Client, server: APIServer) -> None:
+    server.answer(built_in("a", more="1"), built_in("b", "c", more="2"), built_in("d"), {"metadata": {"name": "e"}})
+
+    def reader(content: dict[str, Any]) -> list[str]:
+        if content["metadata"]["name"] == "c":
+            eventually("the page after it to be answered", lambda: len(server.answers) == 1)
+            raise LookupError
+        return []
+
+    with pytest.raises(LookupError):
+        client.read(PODS, reader, ahead=True)
+    assert client.get(PODS, "e", "ns") == {"metadata": {"name": "e"}}
 
 
 def test_a_list_that_breaks_off_between_its_objects_is_unanswered(client: Client, server: APIServer) -> None:

@@ -84,7 +84,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def ask(pool: Connections, *headers: tuple[str, str]) -> tuple[int, bytes]:
-    with pool.response("GET", "/a?b=c", None, headers, SECONDS) as response:
+    with pool.sent("GET", "/a?b=c", None, headers, SECONDS) as answer:
+        response = answer()
         return response.status, response.read()
 
 
@@ -144,7 +145,8 @@ def test_idle_connections_end_with_a_client_that_nobody_closed(kind: Kind) -> No
 
 def test_a_request_under_way_is_finished_when_the_connections_are_closed(kind: Kind) -> None:
     with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
-        with pool.response("GET", "/", None, (), SECONDS) as response:
+        with pool.sent("GET", "/", None, (), SECONDS) as answer:
+            response = answer()
             pool.close()
             assert response.read() == b"{}"
         ask(pool)
@@ -154,8 +156,8 @@ def test_a_request_under_way_is_finished_when_the_connections_are_closed(kind: K
 
 def test_a_body_that_is_left_unread_is_not_taken_for_the_next_answer(kind: Kind) -> None:
     with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
-        with pool.response("GET", "/", None, (), SECONDS):
-            pass
+        with pool.sent("GET", "/", None, (), SECONDS) as answer:
+            answer()
         assert ask(pool) == (200, b"{}")
 
 
@@ -170,8 +172,8 @@ def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new
 @pytest.mark.parametrize("read", ["read", "read1"])
 def test_an_answer_that_is_cut_short_is_a_failure_read_in_parts_too(read: str, kind: Kind) -> None:
     with recording(OK[:-1]) as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
-        with pool.response("GET", "/", None, (), SECONDS) as response, pytest.raises(kind.FAILURES, match="Incomplete"):
-            list(iter(partial(getattr(response, read), 1), b""))
+        with pool.sent("GET", "/", None, (), SECONDS) as answer, pytest.raises(kind.FAILURES, match="Incomplete"):
+            list(iter(partial(getattr(answer(), read), 1), b""))
         server.answer = OK
         assert ask(pool) == (200, b"{}")
 

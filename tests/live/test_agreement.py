@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.live.conftest import Agents
+from tests.seeds import SEED, cases
 from tests.waiting import TimedOut, eventually
 
 from topomend.cli.main import main
@@ -33,7 +34,7 @@ from topomend.wire.pods.pod import read_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
-PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "60"))
+PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", cases(24, 60)))
 
 ALPHA = {"CPUManagerPolicyAlphaOptions": True}
 
@@ -185,9 +186,7 @@ class Node:
 def test_simulate_on_the_published_topology_agrees_with_the_kubelets_on_random_pods(
     sandbox: Sandbox, with_agents: Agents, tmp_path: Path
 ) -> None:
-    seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"TOPOMEND_SEED={seed}")
-    chance = random.Random(seed)
+    chance = random.Random(SEED)
     client = with_agents.start(sandbox)
     nodes = [Node(spec.name, read_node(client.get(NODES, spec.name)).allocatable) for spec in SPECS]
     outcomes: Counter[str] = Counter()

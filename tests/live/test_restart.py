@@ -1,26 +1,21 @@
 """A real kubelet does not start with the state files that discovery predicts, in the same words; it starts without."""
 
-import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.agent.test_agent_on_cluster import seen_anew
 from tests.waiting import eventually
 from verify.oracle.restoring.saved import sealed
 
-from topomend.model.nodes.kubelet import DEFAULT_VERSION
+from topomend.model.condition import Condition
 from topomend.replay.startup.state.checkpoints import CPU_V2
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.plan import kubelet_program
 
 pytestmark = pytest.mark.cluster
 
-ROOT = Path(__file__).parents[2]
 NODE = "node-1"
 
 CPU_NOWHERE = sealed(
@@ -63,24 +58,12 @@ class Kubelet:
         log = self.sandbox.folder / "logs" / f"{kubelet_program(NODE)}.log"
         return sentence in log.read_text(errors="replace").replace('\\"', '"')
 
-    def allocations_read(self) -> dict[str, Any]:
-        """The condition AllocationsRead of ``topomend discover`` on the node."""
-        node = self.sandbox.node(NODE)
-        flags = ["--kubelet-config", node.kubelet_config, "--kubelet-state", node.kubelet_state]
-        flags += ["--pod-resources", node.pod_resources, "--kubelet-version", DEFAULT_VERSION, "-o", "json"]
-        printed = self._run(sys.executable, "-m", "topomend.cli", "discover", *map(str, flags))
-        conditions = {each["type"]: each for each in json.loads(printed)["status"]["conditions"]}
-        return dict(conditions["AllocationsRead"])
+    def allocations_read(self) -> Condition:
+        """The condition AllocationsRead as a program says that begins to look at the node."""
+        return seen_anew(self.sandbox, NODE, "AllocationsRead")
 
-    def _run(self, *command: str, given: str = "") -> str:
-        return subprocess.run(
-            [*self.sandbox.exec_prefix(NODE), *command],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
-            input=given,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
+    def _run(self, *command: str, given: str = "") -> None:
+        subprocess.run([*self.sandbox.exec_prefix(NODE), *command], input=given, check=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +75,13 @@ def kubelet() -> Iterator[Kubelet]:
 
 @pytest.mark.timeout(600)  # three starts of a kubelet that ends, and three that do not
 def test_a_kubelet_refuses_the_predicted_files_in_the_predicted_words_and_starts_without_them(kubelet: Kubelet) -> None:
-    assert kubelet.allocations_read()["reason"] == "Read"
+    assert kubelet.allocations_read().reason == "Read"
     for name, content, why in STATES:
         kubelet.stop()
         kubelet.write(name, content)
         predicted = kubelet.allocations_read()
-        assert (predicted["status"], predicted["reason"]) == ("False", "PodResourcesUnavailable")
-        _, _, refusal = predicted["message"].partition("after a restart the kubelet would not start: ")
+        assert (predicted.status, predicted.reason) == ("False", "PodResourcesUnavailable")
+        _, _, refusal = predicted.message.partition("after a restart the kubelet would not start: ")
         sentence, _, advice = refusal.partition("; drain the node, stop the kubelet, delete ")
         path, _, _ = advice.partition(", then start it")
         assert why in sentence
@@ -109,4 +92,4 @@ def test_a_kubelet_refuses_the_predicted_files_in_the_predicted_words_and_starts
         kubelet.stop()
         kubelet.delete(path)
         kubelet.start()
-        eventually("the kubelet to answer", lambda: kubelet.allocations_read()["reason"] == "Read", 60, poll=0.5)
+        eventually("the kubelet to answer", lambda: kubelet.allocations_read().reason == "Read", 60, poll=0.5)

@@ -161,6 +161,7 @@ def cordoned(world: World) -> Iterator[str]:
     world.client.merge(NODES, "best-effort", {"spec": {"unschedulable": None}})
 
 
+@pytest.mark.night  # make e2e has the self-test as installed
 def test_every_case_agrees_under_each_policy_on_a_busy_and_on_a_cordoned_node(
     world: World, tenant: str, cordoned: str, tmp_path: Path
 ) -> None:
@@ -209,7 +210,11 @@ def test_a_node_that_publishes_what_its_kubelet_does_not_do_is_found_out(world: 
     assert basis["beyond"]["nodeTopology"]["status"]["kubelet"]["topologyManagerPolicy"] == "best-effort"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "term", "hang-up"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.night) for each in (signal.SIGTERM, signal.SIGHUP))],
+    ids=["ctrl-c", "term", "hang-up"],
+)
 def test_an_interrupted_test_leaves_nothing_and_tells_what_it_has_found(world: World, number: signal.Signals) -> None:
     run = world.start("whole-pods", "--yes")
     assert run.stderr

@@ -1,5 +1,6 @@
 """Who gets the events about a controller: the Deployment above a ReplicaSet, a Job and the CronJob above it."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -18,13 +19,13 @@ class Read:
     """A client that answers GETs, and counts them."""
 
     def __init__(self, answer: dict[str, Any] | Exception) -> None:
-        self._answer, self.asked = answer, 0
+        self.answer, self.asked = answer, 0
 
     def get(self, _: Resource, *__: str) -> dict[str, Any]:
         self.asked += 1
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
 
 def owned_by(uid: str, kind: str, name: str, api_version: str) -> dict[str, Any]:
@@ -38,6 +39,16 @@ def test_a_deployment_has_the_events_of_its_replica_set_and_is_looked_up_once() 
     for _ in range(2):
         assert described(REPLICA_SET) == (Regarding("apps/v1", "Deployment", "ns", "web", "above"),)
     assert client.asked == 1
+
+
+def test_what_another_namespace_calls_by_the_same_uid_changes_nothing() -> None:
+    client = Read(NotFound(404, "NotFound", "none"))
+    described = DescribedOwners(cast("Client", client))
+    stranger = replace(REPLICA_SET, namespace="theirs")
+    assert described(stranger) == (stranger,)
+    client.answer = owned_by("rs", "Deployment", "web", "apps/v1")
+    assert described(REPLICA_SET) == (Regarding("apps/v1", "Deployment", "ns", "web", "above"),)
+    assert described(stranger) == (stranger,)
 
 
 def test_a_job_has_its_events_and_its_cron_job_too() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.verdicts import POLICIES
+from tests.seeds import cases
 
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import Container, ContainerKind, Pod, Resources
@@ -107,7 +108,7 @@ wild_nodes = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100, 300), deadline=None)
 @given(wild_nodes, wild_containers, wild_containers, documents)
 def test_a_wild_pod_document_is_malformed_or_has_a_verdict(
     state: NodeState, containers: list[object], initial: list[object], whole: object

@@ -6,6 +6,7 @@ from time import process_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import node_state, pod
+from tests.seeds import cases
 
 from topomend.model.bitmask import mask_of
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
@@ -174,7 +175,7 @@ def check_total(state: NodeState, asked: Pod) -> None:
     admit(release(after, "ns", "a"), asked)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100, 300), deadline=None)
 @given(any_states, any_pods)
 def test_every_node_and_pod_get_a_verdict(state: NodeState, asked: Pod) -> None:
     check_total(state, asked)
@@ -207,7 +208,7 @@ def odd_but_running(draw: st.DrawFn) -> NodeState:
     return replace(state, machine=machine, kubelet=kubelet)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=cases(200, 600), deadline=None)
 @given(odd_but_running(), any_pods)
 def test_every_kubelet_that_starts_answers_or_breaks(state: NodeState, asked: Pod) -> None:
     assert start_refusal(state) is None
@@ -279,7 +280,7 @@ def check_holders(state: NodeState) -> None:
     assert reserved == sum(block.size for container in allocations(state.pods) for block in container.memory)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=cases(80, 250), deadline=None)
 @given(running, crowds)
 def test_nothing_is_given_twice_and_all_of_it_comes_back(state: NodeState, lists: list[list[str]]) -> None:
     pods = crowd(lists)
@@ -298,7 +299,7 @@ def test_nothing_is_given_twice_and_all_of_it_comes_back(state: NodeState, lists
         assert (page.assignments, page.cells, dict(page.reserved)) == (0, 1 << page.numa_node, {})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(50, 150), deadline=None)
 @given(running, crowds)
 def test_the_same_question_has_the_same_answer(state: NodeState, lists: list[list[str]]) -> None:
     for asked in crowd(lists):
@@ -307,7 +308,7 @@ def test_the_same_question_has_the_same_answer(state: NodeState, lists: list[lis
         state = after
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100, 300), deadline=None)
 @given(any_states | odd_but_running(), any_pods)
 def test_a_pod_to_which_nothing_may_be_allocated_leaves_the_node_as_it_is(state: NodeState, asked: Pod) -> None:
     if allocation_of(state, asked.namespace, asked.name, asked.uid) is None and not may_allocate(state, asked):

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.sandbox.leftovers import assert_nothing_left, eventually
+from tests.seeds import IS_NIGHT
 from tests.waiting import stretched
 
 import topomend
@@ -165,7 +166,7 @@ def test_a_refused_pod_is_explained_by_the_operator(commands: Commands) -> None:
     )
 
 
-@pytest.mark.parametrize("program", sorted(PROGRAMS | {"topomend-tokens"}))
+@pytest.mark.parametrize("program", sorted(PROGRAMS | {"topomend-tokens"}) if IS_NIGHT else ["topomend-operator"])
 def test_a_program_that_is_killed_is_started_again(commands: Commands, program: str) -> None:
     others = {name: commands.restarts(name) for name in PROGRAMS - {program}}
     before = commands.restarts(program)
@@ -175,6 +176,7 @@ def test_a_program_that_is_killed_is_started_again(commands: Commands, program: 
     assert {name: commands.restarts(name) for name in PROGRAMS - {program}} == others
 
 
+@pytest.mark.night  # tests/deploy/programs has tokens that are replaced
 def test_an_agent_gets_the_token_of_the_pod_that_replaces_its_own(commands: Commands) -> None:
     """A token is worth nothing once its pod is gone: what was deleted by hand is published anew with the next one."""
     assert commands.sandbox("kubectl", "--", "delete", "ntopo", "--all").returncode == 0
@@ -246,6 +248,7 @@ def test_a_program_is_held_while_its_deployment_has_no_pod(commands: Commands) -
     assert commands.restarts("topomend-operator") == before
 
 
+@pytest.mark.night  # it takes a rollout
 def test_pods_of_manifests_that_are_applied_again_become_ready(commands: Commands) -> None:
     """Deleted and applied as on any cluster: the sandbox adds what its kubelets need to reach the programs."""
     before = {pod["metadata"]["uid"] for pod in commands.pods()}
@@ -261,6 +264,7 @@ def test_pods_of_manifests_that_are_applied_again_become_ready(commands: Command
     assert eventually(all_are_ready, stretched(90))
 
 
+@pytest.mark.night  # it takes a rollout
 def test_a_drain_just_after_a_rollout_is_clean(commands: Commands) -> None:
     commands.change("rollout", "restart", "deploy/topomend-operator")
     drained = commands.numa("drain")

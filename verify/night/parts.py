@@ -34,7 +34,7 @@ def _by_release(name: str, module: str, cases: int, *flags: str) -> dict[str, Pa
 
 
 PARTS: Mapping[str, Part] = {
-    "tests": Part("pytest", ("-q", "-m", "night", "tests")),
+    "tests": Part("pytest", ("-q", "tests"), {"TOPOMEND_NIGHT": "1"}),
     **{f"kubelet-tests-{release}": Part("verify.kubelet_tests", (f"--version={release}",)) for release in RELEASES},
     "walks": Part("tests.relaunch.walks", environment={"FURTHER": "1"}),
     "oracle-rules": Part("pytest", ("-q", "tests/verify/oracle/test_agreement.py"), {"CASES": "30000"}),

@@ -5,6 +5,7 @@ failing resources the kubelet reports is left to the order of Go's maps and diff
 the two part over such an answer is asked again, and for each step one answer that agrees is enough.
 """
 
+import re
 import signal
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,9 +26,9 @@ from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import shared_pool, start_refusal
 from topomend.replay.devices.manager import MAX_NUMA_ID
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
-from topomend.replay.gates import not_released
+from topomend.replay.gates import not_released, read_gates
 from topomend.replay.lifecycle.allocation_manager import EVICTS, NAMES_ONE, can_admit_pod
-from topomend.replay.lifecycle.predicate import OUT_OF, rejection_of
+from topomend.replay.lifecycle.predicate import OUT_OF, missing_resources, rejection_of
 from topomend.replay.simulation import Simulation
 
 RETRIES = 100
@@ -50,17 +51,30 @@ NOT_REPLAYED = ({"ended": "hang"}, {"ended": "refused to restart"})
 whether a kubelet could restart: it may refuse to, or crash (memorymanager/policy_static.go:validateState, for a group
 of NUMA nodes of which not all have huge pages of a size)."""
 
+SHORT_OF_MISSING = "which the Node object lacks, counts as there once too few of its devices were left"
+"""Replay does not know of it: a kubelet that has restarted keeps an entry without devices of such a resource until it
+is ready (devicemanager/manager.go:devicesToAllocate), and has its fit check count the resource
+(sanitizeNodeAllocatable). A pod gets that far with it only if its container runs. No agent can see the entry, and the
+Node object of a kubelet has every resource that a plugin has registered."""
+
+_TOO_FEW = re.compile(r"requested number of devices unavailable for (\S+)\. ")
+
 ENDS = ("refused to start", "crash", "hang")
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The first difference: the step (-1 is the start), the field, and both values."""
+    """The first difference: the step (-1 is the start), the field, and both values.
+
+    ``is_reached_alike`` is false if no answer of the kubelet agrees with replay in all steps before: then chance has
+    led the two to nodes that hold different resources, and they may differ in any field.
+    """
 
     step: int
     field: str
     kubelet: Fact
     replay: Fact
+    is_reached_alike: bool = True
 
     def __str__(self) -> str:
         return f"step {self.step}, {self.field}:\n  kubelet: {self.kubelet}\n  replay:  {self.replay}"
@@ -102,18 +116,23 @@ def _is_settled(disagreement: Disagreement) -> bool:
     containers are released in any order. And a kubelet that is not ready leaves a refused pod the devices of the
     resources that it served before the one that failed.
     """
+    if not disagreement.is_reached_alike:
+        return False
     if disagreement.field == "reason":
         return not all(str(reason).startswith(OUT_OF) for reason in (disagreement.kubelet, disagreement.replay))
     return disagreement.field not in {"message", "why", "book", "pods", "devices"}
 
 
 def _compare(answers: list[list[Fact]], replayed: list[Fact]) -> Disagreement | None:
-    """The first step on which replay agrees with none of the kubelet's answers. These differ in messages at most."""
+    """The first step on which replay agrees with none of the kubelet's answers, and the nearest of these."""
+    alike = set(range(len(answers)))
     for index, (ours, *theirs) in enumerate(zip_longest(replayed, *answers)):
         if theirs[0] in NOT_REPLAYED or (ours is not None and "unmodelled" in ours):
             return None
         if ours not in theirs:
-            return Disagreement(index - 1, *_difference(theirs[0], ours))
+            nearest = theirs[min(alike, default=0)]
+            return Disagreement(index - 1, *_difference(nearest, ours), is_reached_alike=bool(alike))
+        alike = {number for number in alike if theirs[number] == ours}
         if ours is not None and "ended" in ours:
             return None
     return None
@@ -249,17 +268,21 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
     yield {"started": True}
     pods: dict[tuple[str, str], BoundPod] = {}
     gone = set[tuple[str, str]]()
+    short = set[str]()
     for index, step in enumerate(case["steps"]):
         fact: Fact = {}
         if "admit" in step:
             pod = library.pod(step["admit"])
             pods[pod.key] = pod
+            missing = short.intersection(_missing(node, pod, case))
             verdict, node = _admitted(node, pod)
+            short.update(_TOO_FEW.findall(verdict.message))
             if verdict.reason in {KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG}:
                 yield {"ended": "crash" if verdict.reason == KUBELET_WOULD_CRASH else "hang"}
                 return
-            if not all(_is_compared(remark, case) for remark in verdict.unmodelled):
-                yield {"unmodelled": verdict.unmodelled}
+            remarks = (*verdict.unmodelled, *(f"{resource}, {SHORT_OF_MISSING}" for resource in missing))
+            if not all(_is_compared(remark, case) for remark in remarks):
+                yield {"unmodelled": remarks}
                 return
             fact = _verdict(verdict)
             (gone.discard if verdict.admitted or _is_ready(node) else gone.add)(pod.key)
@@ -284,6 +307,13 @@ def _admitted(node: Simulation, pod: BoundPod) -> tuple[Verdict, Simulation]:
         return library.admit(node, pod)
     verdict, kubelet = can_admit_pod(node.kubelet, pod)
     return verdict, replace(node, kubelet=kubelet)
+
+
+def _missing(node: Simulation, pod: BoundPod, case: Case) -> list[str]:
+    """The resources of the pod that the Node object lacks, as the fit check of a kubelet that is not ready sees it."""
+    if _is_ready(node) or "node" not in case:
+        return []
+    return missing_resources(pod, node.kubelet.node.allocatable, read_gates(node.kubelet.state.kubelet))
 
 
 def _purged(node: Simulation, gone: set[tuple[str, str]], pods: Mapping[tuple[str, str], BoundPod]) -> Simulation:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 
+from verify.contended.arrivals import Arrival
 from verify.pool.figures import WIDE, Figures
 from verify.pool.scenario import MACHINES, arrivals
 from verify.pool.ways import ALL_KNOWING, STEERED, WAYS
@@ -57,10 +58,15 @@ def measured(pods: int, load: float, seeds: Iterable[int]) -> Mapping[str, Figur
     """The figures of each way, with the same arrivals for all."""
     found = {name: Figures() for name in WAYS}
     for seed in seeds:
-        coming = arrivals(Random(f"{seed} {load}"), pods, load)
+        coming = coming_pods(pods, load, seed)
         for name, way in WAYS.items():
             found[name].add(coming, *way(coming, Random(seed)))
     return found
+
+
+def coming_pods(pods: int, load: float, seed: int) -> list[Arrival]:
+    """The arrivals of a seed: the same for every way, in virtual time and on real kubelets."""
+    return arrivals(Random(f"{seed} {load}"), pods, load)
 
 
 def bound(found: Mapping[str, Figures], gpus: int) -> float:

@@ -12,6 +12,8 @@ from verify.pool.by_totals import ByTotals, Prefer, least_allocated, most_alloca
 from verify.pool.figures import Watched
 from verify.pool.scenario import GPUS_A_MACHINE, MACHINES, RUNNERS, gpus_of, machines
 
+from topomend.sandbox import NodeSpec
+
 Way = Callable[[Sequence[Arrival], Random], tuple[Outcome, Watched]]
 """Runs the arrivals. Returns what became of them and of the nodes."""
 
@@ -32,13 +34,19 @@ def by_totals(prefer: Prefer) -> Way:
     return way
 
 
+def fleets() -> tuple[list[NodeSpec], list[NodeSpec]]:
+    """The machines of pods of less than 8 GPUs, and those of pods of 8, under their kubelets' policies."""
+    number = MACHINES - WIDE_MACHINES
+    narrow = machines("single-numa-node", number=number)
+    return narrow, machines("best-effort", "container", first=number, number=WIDE_MACHINES)
+
+
 def two_fleets(arrivals: Sequence[Arrival], chance: Random) -> tuple[Outcome, Watched]:
     """Pods of 8 GPUs have machines of their own, under best-effort; the others' kubelets are under single-numa-node.
 
     Both are packed, as the site does. No other pod may use a wide machine, and no pod of 8 GPUs a narrow one.
     """
-    narrow_machines = machines("single-numa-node", number=MACHINES - WIDE_MACHINES)
-    wide_machines = machines("best-effort", "container", first=MACHINES - WIDE_MACHINES, number=WIDE_MACHINES)
+    narrow_machines, wide_machines = fleets()
     watched = Watched(apart=[spec.name for spec in wide_machines])
     stays = []
     for fleet, is_wide in ((narrow_machines, False), (wide_machines, True)):

@@ -22,6 +22,7 @@ from topomend.replay.admission import admit, release
 SHAPES = (
     "numa:2 cores:4 memory:4Gi",
     "numa:2 cores:4 memory:4Gi device:vendor.com/gpu@0=1,1=2",
+    "numa:2 cores:4 memory:4Gi device:vendor.com/gpu@0=1",
     "sockets:2 numa:2 cores:2 threads:2 memory:4Gi device:vendor.com/gpu@0=1,3=1",
     "numa:1 cores:6 memory:4Gi",
 )
@@ -36,11 +37,18 @@ CONTAINERS = (
     "request:cpu=3 request:memory=1Gi",
 )
 WANTED = (
-    *(f"cpu={cpus} memory=64Mi" for cpus in (2, 3, 4, 4, 5)),
-    "cpu=3 memory=64Mi vendor.com/gpu=2",
-    "vendor.com/gpu=2",
-    "request:cpu=4",
+    *((f"cpu={cpus} memory=64Mi",) for cpus in (2, 3, 4, 4, 5)),
+    ("cpu=3 memory=64Mi vendor.com/gpu=2",),
+    ("vendor.com/gpu=2",),
+    ("request:cpu=4",),
+    ("cpu=2 memory=64Mi", "cpu=1 memory=64Mi vendor.com/gpu=1"),
+    ("cpu=2 memory=64Mi", "cpu=2 memory=64Mi vendor.com/gpu=1"),
+    ("cpu=3 memory=64Mi", "cpu=2 memory=64Mi", "cpu=1 memory=64Mi vendor.com/gpu=1"),
+    ("request:cpu=1", "cpu=1 memory=64Mi vendor.com/gpu=1"),
+    ("vendor.com/gpu=1", "cpu=2 memory=64Mi vendor.com/gpu=1"),
 )
+"""The containers of the pods that are to have room. The first of several may get what a later one needs, which other
+pods then keep from it."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ def _budgets(random: Random, by_node: dict[str, Sequence[Occupant]]) -> Sequence
 
 
 def _wanted(random: Random) -> Pod:
-    wanted = pod("wanted", random.choice(WANTED))
+    wanted = pod("wanted", *random.choice(WANTED))
     return replace(wanted, alignment="single-numa-node") if random.random() < 0.2 else wanted
 
 

@@ -79,8 +79,8 @@ class Lane:
     def _try(self, number: int) -> Tried | None:
         try:
             self._fill(number)
-            for container in self._random.sample(WANTED, len(WANTED)):
-                wanted = self._manifest(f"{self._node}-wanted-{number}", container)
+            for containers in self._random.sample(WANTED, len(WANTED)):
+                wanted = self._manifest(f"{self._node}-wanted-{number}", *containers)
                 self._file.write_text(json.dumps(wanted))
                 if (advice := self._advice())["pods"]:
                     return self._carry_out(wanted, advice)
@@ -103,8 +103,8 @@ class Lane:
         held = {pod.name for pod in state.pods}
         eventually(f"{self._node} to publish its pods", lambda: held <= shown(self._cluster, self._node), 60)
 
-    def _manifest(self, name: str, container: str) -> dict[str, Any]:
-        content = pod_manifest(name, container, node=self._node)
+    def _manifest(self, name: str, *containers: str) -> dict[str, Any]:
+        content = pod_manifest(name, *containers, node=self._node)
         content["spec"]["terminationGracePeriodSeconds"] = 0
         return content
 

@@ -33,6 +33,7 @@ from topomend.publish.publisher import NodeFacts, Publisher
 from topomend.runtime.backoff import Exponential, Retry
 from topomend.runtime.http.endpoints import METRICS, Endpoints
 from topomend.runtime.http.server import Page
+from topomend.runtime.interrupt import Interrupt
 from topomend.wire.published.node_topology import status_of
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ def run(settings: AgentSettings) -> int:
     try:
         if settings.once:
             return agent.once()
-        _stop_on_signals()
-        agent.repeatedly(settings.interval)
+        agent.repeatedly(settings.interval, _stopped_by_signals())
     except _Stopped:
         _log.info("stopped by a signal")
         return PUBLISHED
@@ -170,21 +170,23 @@ class _Stopped(BaseException):
     """A signal asked for the end."""
 
 
-def _stop_on_signals() -> None:
-    """Raise _Stopped in the main thread at the first signal.
+def _stopped_by_signals() -> Interrupt:
+    """Have the first signal raise _Stopped in the main thread.
 
     That ends the agent in the middle of a request too, which may take 10 s to fail. Nothing is half written: a server
     takes a request whole, or not at all.
     """
 
+    stop = Interrupt(_Stopped)
+
     def handle(number: int, frame: FrameType | None) -> None:
-        del number, frame
         for other in _SIGNALS:
             signal.signal(other, signal.SIG_IGN)
-        raise _Stopped
+        stop.came(number, frame)
 
     for number in _SIGNALS:
         signal.signal(number, handle)
+    return stop
 
 
 _SecondPublisher = Callable[[Discovery, Mapping[str, Any], NodeFacts], Mapping[str, Any]]
@@ -249,10 +251,11 @@ class _Agent:
             return CANNOT_ASK
         return PUBLISHED
 
-    def repeatedly(self, interval: float) -> NoReturn:
-        """Publish changes for ever, every ``interval`` seconds."""
+    def repeatedly(self, interval: float, stop: Interrupt) -> NoReturn:
+        """Publish changes every ``interval`` seconds until a signal. Raises the error of ``stop``."""
         retry = Retry(DELAYS)
         while True:
+            stop.raise_if_lost()
             self.health.turned()
             if time.monotonic() >= retry.until:
                 try:
@@ -290,7 +293,10 @@ class _Watcher:
         self._settings, self._kubelet = settings, kubelet
         self._node = NodeFacts("", "")
         self._reader = AllocationReader(
-            settings.pod_resources, settings.kubelet_state, root_dir=settings.kubelet_root_dir
+            settings.pod_resources,
+            settings.kubelet_state,
+            root_dir=settings.kubelet_root_dir,
+            node_name=settings.node_name,
         )
         live = settings.root == Path("/")
         self._config = SettingsReader(
@@ -313,9 +319,11 @@ class _Watcher:
         """Discover the node now: what was discovered, and the status to publish. Both are the same until it changes."""
         self._node = node
         host = self._read_host()
-        config = self._config.read(self._settings.kubelet_version or node.kubelet_version or None)
-        allocations = self._reader.read(lists_ended=config.lists_ended_pods)
-        self._note_kubelet_answers(allocations)
+        config = self._read_config()
+        allocations = self._reader.read(lists_ended=config.lists_ended_pods, lists_cpus=config.lists_cpus)
+        if self._note_kubelet_answers(allocations):
+            # A kubelet that started meanwhile may have other settings than the one before it.
+            config = self._read_config()
         if self._latest is None or self._last_read != (host, config, allocations):
             self._last_read = (host, config, allocations)
             discovery = assemble(self._settings.node_name, host, config, allocations)
@@ -333,11 +341,15 @@ class _Watcher:
         restarted, self._restarted = self._restarted, False
         return restarted
 
+    def _read_config(self) -> KubeletConfig:
+        return self._config.read(self._settings.kubelet_version or self._node.kubelet_version or None)
+
     def _configz(self) -> Configz:
         assert self._kubelet is not None  # noqa: S101 - SettingsReader has no configz otherwise
         return self._kubelet.configz(self._node.uid, self._node.kubelet_port or DEFAULT_PORT)
 
-    def _note_kubelet_answers(self, allocations: Allocations) -> None:
+    def _note_kubelet_answers(self, allocations: Allocations) -> bool:
+        """Whether the kubelet has made its socket anew; and whether it answers is noted."""
         answers = allocations.reason != "PodResourcesUnavailable"
         has_new_socket = self._has_new_socket()
         self._restarted = self._restarted or has_new_socket or (answers and not self._answers)
@@ -346,6 +358,7 @@ class _Watcher:
                 logging.INFO if answers else logging.WARNING, "%s", allocations.problem or "the kubelet answers again"
             )
         self._answers = answers
+        return has_new_socket
 
     def _has_new_socket(self) -> bool:
         """Whether the kubelet has made its socket anew: a restart between two polls shows by nothing else."""

@@ -4,9 +4,9 @@ Owns how the snapshot assumes and forgets them. Leaves when that happens to ``ch
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from topomend.cache.snapshot import AssumedPod, PodKey, Publication, Snapshot, excluding, including, is_newer
 from topomend.model.nodes.node_state import NodeState
@@ -14,7 +14,7 @@ from topomend.model.quantity import MilliQuantity
 from topomend.replay.gates import read_gates
 
 if TYPE_CHECKING:
-    from topomend.model.pods.pod import Pod
+    from topomend.cache.entries import NodeTotals
     from topomend.model.pods.scheduling import WatchedPod
 
 
@@ -101,50 +101,66 @@ def assume(snapshot: Snapshot, key: PodKey, assumed_pod: AssumedPod) -> Snapshot
     return with_assumed_pods(replace(snapshot, assumed=including(snapshot.assumed, key, assumed_pod)), names)
 
 
-def forget(snapshot: Snapshot, key: PodKey) -> Snapshot:
-    """Take the pod's assumption back, where there is one."""
-    assumed_pod = snapshot.assumed.get(key)
-    if assumed_pod is None:
-        return snapshot
-    return with_assumed_pods(replace(snapshot, assumed=excluding(snapshot.assumed, key)), assumed_pod.nodes)
+def forget(snapshot: Snapshot, *keys: PodKey) -> Snapshot:
+    """Take the assumptions of these pods back, where there are any."""
+    names, assumed = set[str](), snapshot.assumed
+    for key in keys:
+        if assumed_pod := assumed.get(key):
+            names.update(assumed_pod.nodes)
+            assumed = excluding(assumed, key)
+    return with_assumed_pods(replace(snapshot, assumed=assumed), names) if names else snapshot
 
 
 def with_assumed_pods(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     """The snapshot in which the named nodes hold the pods assumed there, in their publications and in their totals."""
-    publications = dict(snapshot.publications)
-    for name in names:
+    publications, by_node = dict(snapshot.publications), _assumed_on(snapshot, names)
+    for name, assumed in by_node.items():
         if name in publications:
-            publications[name] = replace(publications[name], assumed_pods=_assumed_pods(snapshot, name))
-    return with_used(replace(snapshot, publications=publications), names)
+            shows = publications[name].shows
+            pods = tuple(each.pod for key, each in assumed if not shows(key, each.published_uid))
+            publications[name] = replace(publications[name], assumed_pods=pods)
+    return _with_used(replace(snapshot, publications=publications), by_node)
 
 
-def with_used(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+def with_used(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     """The snapshot in which the named nodes have what is used of their totals as far as that is known now."""
-    nodes = {name: snapshot.nodes[name] for name in names if name in snapshot.nodes}
-    changed = {
-        name: replace(node, used=used) for name, node in nodes.items() if (used := used_on(snapshot, name)) != node.used
-    }
-    return replace(snapshot, nodes={**snapshot.nodes, **changed}) if changed else snapshot
+    return _with_used(snapshot, _assumed_on(snapshot, names))
 
 
 def used_on(snapshot: Snapshot, name: str) -> Mapping[str, MilliQuantity] | None:
     """What is used of the node's totals: by its pods, and by those that are about to be bound to it."""
-    totals = snapshot.totals.get(name)
+    return _used(snapshot.totals.get(name), _assumed_on(snapshot, (name,))[name])
+
+
+_Assumed: TypeAlias = list[tuple[PodKey, AssumedPod]]
+
+
+def _assumed_on(snapshot: Snapshot, names: Collection[str]) -> dict[str, _Assumed]:
+    """The pods that are assumed on each of the named nodes: each pod is looked at once, for it may be on every node."""
+    by_node: dict[str, _Assumed] = {name: [] for name in names}
+    for key, assumed_pod in snapshot.assumed.items():
+        for name in by_node.keys() & assumed_pod.nodes:
+            by_node[name].append((key, assumed_pod))
+    return by_node
+
+
+def _with_used(snapshot: Snapshot, by_node: Mapping[str, _Assumed]) -> Snapshot:
+    nodes = {name: snapshot.nodes[name] for name in by_node if name in snapshot.nodes}
+    changed = {
+        name: replace(node, used=used)
+        for name, node in nodes.items()
+        if (used := _used(snapshot.totals.get(name), by_node[name])) != node.used
+    }
+    return replace(snapshot, nodes={**snapshot.nodes, **changed}) if changed else snapshot
+
+
+def _used(totals: "NodeTotals | None", assumed: _Assumed) -> Mapping[str, MilliQuantity] | None:
     if totals is None or totals.used is None:
         return None
     from topomend.model.pods.pod import sum_of, usage_of  # noqa: PLC0415  who counts no totals does without pods
 
     used = totals.used
-    for assumed in snapshot.assumed.values():
-        if name in assumed.nodes and assumed.awaits_binding and assumed.pod.uid not in totals.pending:
-            used = sum_of(used, usage_of(assumed.pod))
+    for _, assumed_pod in assumed:
+        if assumed_pod.awaits_binding and assumed_pod.pod.uid not in totals.pending:
+            used = sum_of(used, usage_of(assumed_pod.pod))
     return used
-
-
-def _assumed_pods(snapshot: Snapshot, name: str) -> "tuple[Pod, ...]":
-    shows = snapshot.publications[name].shows
-    return tuple(
-        assumed_pod.pod
-        for key, assumed_pod in snapshot.assumed.items()
-        if name in assumed_pod.nodes and not shows(key, assumed_pod.published_uid)
-    )

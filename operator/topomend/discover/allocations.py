@@ -9,15 +9,20 @@ read again until they agree. Parsing is left to ``pod_resources`` and ``state_fi
 Kubelets before 1.34 also list pods that have ended (KubeletPodResourcesListUseActivePods), without their devices, and
 after seconds without their CPUs, but with the memory that they held. That tells them from active ones, which lose
 neither.
+
+A kubelet that has just started lists no pods at first, and purges nothing either: until it lists them the last known
+state stays (``kubelet_start``).
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from topomend.discover.bounds import why_implausible
+from topomend.discover.kubelet_config import mark_of
+from topomend.discover.kubelet_start import KubeletStart, Mark
 from topomend.discover.pod_names import (
     NOTHING_KNOWN,
     PodName,
@@ -78,14 +83,28 @@ class Allocations:
     files: StateFiles = NO_FILES
 
 
+NOTHING_READ = Allocations()
+
+
 class AllocationReader:
     """Reads one kubelet repeatedly. Returns the same object until something changes.
 
-    ``root_dir`` is the name that the host has for ``state``, None for the same.
+    ``root_dir`` is the name that the host has for ``state``, None for the same. ``node_name`` tells static pods.
     """
 
-    def __init__(self, socket: Path | None, state: Path | None, *, root_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path | None,
+        state: Path | None,
+        *,
+        root_dir: str | None = None,
+        node_name: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = PodResourcesClient(socket) if socket else None
+        self._socket, self._node_name = socket, node_name
+        self._start = KubeletStart(monotonic)
+        self._saw_folders = False
         self._state_folder = state
         self._root_dir = root_dir or str(state)
         self._last_good: Allocations | None = None
@@ -96,16 +115,17 @@ class AllocationReader:
         self._names = NOTHING_KNOWN
         self._ended: frozenset[str] = frozenset()
 
-    def read(self, *, lists_ended: bool = False) -> Allocations:
+    def read(self, *, lists_ended: bool = False, lists_cpus: bool = False) -> Allocations:
         """Read the current allocations; on failure return the last known ones with the reason. Never raises.
 
-        ``lists_ended`` is whether this kubelet lists pods that have ended (``replay.gates``).
+        ``lists_ended`` is whether this kubelet lists pods that have ended (``replay.gates``), ``lists_cpus`` whether
+        its CPU manager has CPUs to allocate once it has started.
         """
         if self._client is None:
             problem = "no pod-resources socket is given"
             return Allocations(reason="PodResourcesNotGiven", problem=problem, files=self._state_files())
         try:
-            return self._read(self._client, lists_ended=lists_ended)
+            return self._read(self._client, lists_ended=lists_ended, lists_cpus=lists_cpus)
         except PodResourcesUnavailable as error:
             return self._last_known("PodResourcesUnavailable", str(error))
         except StateUnreadable as error:
@@ -116,16 +136,16 @@ class AllocationReader:
         """The number of failed pod-resources requests so far, by method."""
         return self._client.errors if self._client else {}
 
-    def _read(self, client: PodResourcesClient, *, lists_ended: bool) -> Allocations:
+    def _read(self, client: PodResourcesClient, *, lists_ended: bool, lists_cpus: bool) -> Allocations:
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE_SECONDS * attempt)
-            before = self._fingerprint()
+            before = files, _ = self._fingerprint(), self._saw_socket()
             listed = client.read()
             if self._last_good is not None and self._last_read == (listed, before):
                 return self._with_files(self._last_good)
-            state = self._read_state(before)
-            if before != self._fingerprint():
+            state = self._read_state(files)
+            if before != (self._fingerprint(), self._saw_socket()):
                 continue
             if state is not None and lists_ended:
                 self._ended = self._ended.intersection(state.pods).union(self._without_cpus(state))
@@ -135,14 +155,57 @@ class AllocationReader:
                 self._ended |= without_devices(listed, state)
                 joined = join(listed, state, names, self._ended)
             if joined is not None:
-                if why := why_implausible(joined.pods, joined.devices, joined.memory):
-                    return self._last_known("Implausible", f"the kubelet's answers or files contain {why}")
+                if unusable := self._unusable(joined, state, lists_cpus=lists_cpus):
+                    return self._last_known(*unusable)
                 if state is not None:
                     self._names = learn(names, listed.pods, joined.pods, state)
                 self._last_read = (listed, before)
                 return self._with_files(self._remarked(_certain(joined, self._names)))
         why = "the kubelet's list of pods and its state files do not agree; they are read again"
         return self._last_known("Inconsistent", why)
+
+    def _unusable(
+        self, joined: Allocations, state: KubeletState | None, *, lists_cpus: bool
+    ) -> tuple[str, str, Allocations | None] | None:
+        """Why this is not the current state: the reason, the problem, and what to show if no state is known before."""
+        if why := why_implausible(joined.pods, joined.devices, joined.memory):
+            return "Implausible", f"the kubelet's answers or files contain {why}", None
+        if why := self._why_starting(joined, state, lists_cpus=lists_cpus):
+            return "KubeletStarting", why, joined
+        self._start.end()
+        self._saw_folders = state is not None and state.with_folder is not None
+        return None
+
+    def _why_starting(self, joined: Allocations, state: KubeletState | None, *, lists_cpus: bool) -> str:
+        """What a kubelet that has just started does not list yet, empty if it lists all."""
+        if not self._start.is_recent():
+            return ""
+        known = self._last_good or NOTHING_READ
+        if lists_cpus and known.allocatable_cpus and not joined.allocatable_cpus:
+            return "the kubelet has just started, and its managers have not: it lists no CPUs that it can allocate"
+        lacks_pods = self._lacks_pods(known, joined, state)
+        if not lacks_pods or self._start.has_settled(joined.listed, self._node_name):
+            return ""
+        where = "that it listed before" if state is None else "in its state files"
+        return f"the kubelet has just started, and does not list all the pods {where} yet"
+
+    def _lacks_pods(self, known: Allocations, joined: Allocations, state: KubeletState | None) -> bool:
+        """Whether pods that hold something are not listed, and are not known to have ended.
+
+        Those that the files had, and the kubelet did not list, before it started had ended. So have those whose folder
+        or CPUs are gone: the kubelet takes them away only once it knows all its pods (removeStaleState).
+        """
+        if state is None:
+            return not {name_of(pod) for pod in known.pods} <= {*joined.listed}
+        if self._saw_folders and state.with_folder is None:
+            return False
+        ended = {*(entry.uid for entry in known.stale), *self._without_cpus(state)}
+        return any(entry.uid not in ended and may_exist(entry.uid, state) for entry in joined.stale)
+
+    def _saw_socket(self) -> Mark:
+        mark = mark_of(self._socket) if self._socket else (0, 0, 0)
+        self._start.saw(mark)
+        return mark
 
     def _without_cpus(self, state: KubeletState) -> Iterator[str]:
         """The pods that had exclusive CPUs and lost them all: they have ended."""
@@ -185,11 +248,12 @@ class AllocationReader:
         why = "the kubelet's state directory is not given, so allocations of init containers are unknown"
         return replace(joined, remark=why)
 
-    def _last_known(self, reason: str, problem: str) -> Allocations:
+    def _last_known(self, reason: str, problem: str, otherwise: Allocations | None = None) -> Allocations:
+        """The last good state, ``otherwise`` if there was none, with what is wrong."""
         self._last_read = None
         files = self._state_files()
         if self._last_good is None:
-            return Allocations(reason=reason, problem=problem, files=files)
+            return replace(otherwise or NOTHING_READ, reason=reason, problem=problem, files=files)
         problem = f"{problem}; the last known state is shown"
         return replace(self._last_good, reason=reason, problem=problem, files=files)
 

@@ -2,9 +2,11 @@
 
 The kubelet's ``configz`` answers with the settings in force. If it does not, or with anything but a
 KubeletConfiguration, the configuration file with its drop-ins counts. Flags override the file if they are in a file of
-their own, or if the kubelet's process is visible. Otherwise the flags are unknown, and a remark says so. Owns this
-choice and when to read again; ``kubelet_config`` parses. Every source is judged by the release of the kubelet, so the
-version comes first.
+their own, or if the kubelet's process is visible. Otherwise the flags are unknown, and a remark says so. What changes
+in the files counts from the kubelet's next start on, as far as a start was seen before the change. If a kubelet has
+answered, the file of the next one does not count while that may only be starting (``kubelet_start``). Owns this choice
+and when to read again; ``kubelet_config`` parses. Every source is judged by the release of the kubelet, so the version
+comes first.
 """
 
 import time
@@ -24,6 +26,7 @@ from topomend.discover.kubelet_config import (
     read_kubelet_config,
 )
 from topomend.discover.kubelet_config.kubelet_process import kubelet_of, read_flags_file
+from topomend.discover.kubelet_start import KubeletStart, Mark
 from topomend.kube.errors import APIError, Forbidden, Refused
 from topomend.kube.kubelet_client import Configz
 from topomend.model.nodes.kubelet import DEFAULT_VERSION, KubeletSettings
@@ -35,6 +38,9 @@ RECHECK_SECONDS = 300.0
 DELAYS = Exponential(1.0, 60.0)
 """The delays after failed requests. A starting kubelet has its socket a moment before it answers; one behind a firewall
 never answers, and costs a time-out each time."""
+
+STARTING_RECHECK_SECONDS = 1.0
+"""The delay while the kubelet may only be starting."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
 
@@ -100,6 +106,8 @@ class SettingsReader:
         self._retry = Retry(DELAYS)
         self._config: KubeletConfig | None = None
         self._answered: tuple[object, Configz | APIError] | None = None
+        self._read_at_start: tuple[tuple[Mark, str], KubeletConfig] | None = None
+        self._start = KubeletStart(monotonic)
 
     def read(self, version: str | None) -> KubeletConfig:
         """The current settings of a kubelet of this version. None takes the default version, with a remark.
@@ -108,7 +116,7 @@ class SettingsReader:
         """
         files = self._files
         written = config_fingerprint(files.file, files.flags, drop_ins=files.drop_ins)
-        started = self._socket and mark_of(self._socket)
+        started = mark_of(self._socket) if self._socket else None
         marks = (written, started, version)
         if self._config is not None and marks == self._last_marks and self._monotonic() < self._next_read:
             return self._config
@@ -139,20 +147,41 @@ class SettingsReader:
         named = f"flags on the kubelet's command line override {', '.join(overridden)}"
         return replace(config, remarks=(*config.remarks, named))
 
-    def _effective(self, written: KubeletConfig, started: object) -> KubeletConfig:
-        if self._configz is None:
+    def _in_force(self, written: KubeletConfig, started: Mark | None) -> KubeletConfig:
+        """The files as they were when the kubelet's socket was first seen: it reads them only at its start."""
+        if started is None or not any(started):
             return written
+        start = (started, written.settings.version)
+        if self._read_at_start is None or self._read_at_start[0] != start:
+            if written.reason:
+                return written
+            self._read_at_start = (start, written)
+        read = self._read_at_start[1]
+        if not (written.reason or any(_differences(read.settings, written.settings))):
+            return written
+        return replace(read, **_comparison(read, written))
+
+    def _effective(self, written: KubeletConfig, started: Mark | None) -> KubeletConfig:
+        in_force = self._in_force(written, started)
+        if self._configz is None:
+            return in_force
         version = written.settings.version
+        if started is not None:
+            self._start.saw(started)
         answer = _answer(self._configz)
         running = _running(answer, version)
         if not running.reason:
             self._retry.succeeded()
             self._answered = (started, answer)
+            self._start.end()
         else:
             now = self._monotonic()
+            if self._answered is not None and self._start.is_recent() and isinstance(answer, APIError):
+                self._next_read = now + STARTING_RECHECK_SECONDS
+                return _until_it_answers(_running(self._answered[1], version), running)
             self._next_read = now + self._retry.failed(now)
             if started is None or self._answered is None or self._answered[0] != started:
-                return self._without_configz(written, running)
+                return self._without_configz(in_force, running)
             # The same kubelet answered before, and it reads settings only at its start.
             running = _running(self._answered[1], version)
         return replace(running, **_comparison(running, written))
@@ -197,6 +226,12 @@ def _running(answer: Configz | APIError, version: str) -> KubeletConfig:
     if config.reason or not answer.unverified:
         return config
     return replace(config, remarks=(UNVERIFIED.format(why=answer.unverified),))
+
+
+def _until_it_answers(before: KubeletConfig, running: KubeletConfig) -> KubeletConfig:
+    """The settings ``before`` a start of the kubelet, with the reason why those of ``running`` are not known."""
+    problem = f"{running.problems[0]}; the kubelet has just started, and the settings that it had before are shown"
+    return replace(before, reason="KubeletStarting", problems=(problem,))
 
 
 def _comparison(running: KubeletConfig, written: KubeletConfig) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from topomend.model.pods.pod import Pod, Resources, is_extended
 from topomend.model.quantity import exact_bytes, is_whole, value
 from topomend.model.verdict import Shortage, Verdict
 from topomend.replay import qos
-from topomend.replay.admission import admit, is_admitted, release
+from topomend.replay.admission import admit, each_alone, is_admitted, release
 from topomend.replay.effort import SURVEY_SECONDS, UNLIMITED, Effort
 from topomend.replay.errors import KUBELET_WOULD_HANG
+from topomend.replay.gates import read_gates
 from topomend.replay.simulation import Simulation
 
 MAX_ENDS = 4
@@ -201,8 +202,8 @@ def _without(pod: Pod, resource: str) -> Pod:
 
 
 def _ending(node: NodeState, pod: Pod, admits: Admits) -> Iterator[str]:
-    """The first pod of the node whose end alone would help; none where even the empty node refuses."""
-    if not node.pods or not admits(emptied(node), pod):
+    """The first pod of the node whose end alone would help; none where even the empty node refuses a container."""
+    if not node.pods or not all(admits(emptied(node), each) for each in each_alone(pod, read_gates(node.kubelet))):
         return
     for holder in sorted(node.pods, key=_amounts_of, reverse=True)[:MAX_ENDS]:
         if admits(release(node, holder.namespace, holder.name), pod):

@@ -6,7 +6,7 @@ and retries to its callers: only they know whether a request may be sent twice.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -136,6 +136,7 @@ class Client:
         metadata_only: bool = False,
         shape: type | None = None,
         shaped_reader: Callable[[dict[str, Any]], Iterable[_Read]] | None = None,
+        ahead: bool = False,
     ) -> Reading[_Read]:
         """What ``reader`` makes of every object that the selectors match, in one namespace or in all. Raises APIError.
 
@@ -148,7 +149,8 @@ class Client:
         (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod). ``metadata_only`` asks
         for objects that need not have more than their metadata. ``shape`` is a TypedDict of ``wire.shapes``: objects
         may lack the fields that are not in it, which then are not decoded. ``shaped_reader``, by default ``reader``,
-        reads those that do: none is longer than ``list_stream.SHAPED_CHARACTERS``.
+        reads those that do: none is longer than ``list_stream.SHAPED_CHARACTERS``. ``ahead`` asks for a page before the
+        one before it is read, over a second connection, where that begins with its metadata: that of a built-in kind.
         """
         # A page of a list that is not older than a version would come from etcd, which has no index by node
         # (apiserver pkg/storage/cacher:shouldDelegateList); the cache answers it as a whole.
@@ -158,38 +160,46 @@ class Client:
         query |= {"resourceVersion": not_older_than or "0"} if cached else {}
         query |= {"resourceVersionMatch": "NotOlderThan"} if cached and not_older_than else {}
         values = list[_Read]()
-        path = resource.path(namespace)
-        while True:
-            count = 0
-            # What decodes by a shape takes longer to import than to decode the few objects of the first page.
-            of_page = shape if "continue" in query else None
-            with self._stream(path, query, _METADATA if metadata_only else _JSON, shape=of_page) as page:
-                for item in page:
-                    count += 1
-                    values += shaped_reader(item) if shaped_reader and page.is_shaped else reader(item)
-            if not page.metadata.get("continue"):
-                return Reading(tuple(values), page.metadata.get("resourceVersion", ""))
-            query = {key: text for key, text in query.items() if not key.startswith("resourceVersion")}
-            query |= {"continue": page.metadata["continue"], "limit": str(_page_size(count, page.bytes_read))}
+        path, accept = resource.path(namespace), _METADATA if metadata_only else _JSON
+        size = 0
+        with ExitStack() as sent:
+            answer = sent.enter_context(self._list(path, query, accept))
+            while True:
+                # What decodes by a shape takes longer to import than to decode the few objects of the first page.
+                of_page = shape if size else None
+                token, count = "", 0
+                with sent.pop_all(), self._stream(answer, path, of_page) as page:
+                    for item in page:
+                        if ahead and size and not token and (token := page.metadata.get("continue", "")):
+                            answer = sent.enter_context(self._list(path, _following(query, token, size), accept))
+                        count += 1
+                        values += shaped_reader(item) if shaped_reader and page.is_shaped else reader(item)
+                size = _page_size(count, page.bytes_read)
+                if not page.metadata.get("continue"):
+                    return Reading(tuple(values), page.metadata.get("resourceVersion", ""))
+                if not token:
+                    following = _following(query, page.metadata["continue"], size)
+                    answer = sent.enter_context(self._list(path, following, accept))
+
+    def _list(self, path: str, query: Mapping[str, str], accept: str) -> AbstractContextManager[Callable[[], Answer]]:
+        return self._sent("GET", f"{path}?{urlencode(query)}", accept=accept)
 
     @contextmanager
-    def _stream(
-        self, path: str, query: Mapping[str, str], accept: str, *, shape: type | None = None
-    ) -> Iterator[ListStream]:
+    def _stream(self, answer: Callable[[], Answer], path: str, shape: type | None = None) -> Iterator[ListStream]:
         """One page of a list, whose objects are read as they arrive. Raises APIError; other errors pass through."""
         request = f"GET {path}"
-        with self._answer("GET", f"{path}?{urlencode(query)}", accept=accept) as response:
-            try:
-                yield ListStream(self._chunks(response, request), shape=shape)
-            except (BrokenList, UnicodeDecodeError) as error:
-                raise Unanswered(f"{request}: {error}") from error
+        try:
+            yield ListStream(self._chunks(answer(), request), shape=shape)
+        except (BrokenList, UnicodeDecodeError) as error:
+            raise Unanswered(f"{request}: {error}") from error
 
     def newest_version(self, resource: Resource) -> str:
         """The resourceVersion of a list of all objects of this kind now, to watch from. Raises APIError.
 
         A page of one object has it too, and costs the API server no more than that object.
         """
-        with self._stream(resource.path(), {"limit": "1"}, _METADATA) as page:
+        path = resource.path()
+        with self._list(path, {"limit": "1"}, _METADATA) as answer, self._stream(answer, path) as page:
             for _ in page:
                 pass
             return str(page.metadata.get("resourceVersion", ""))
@@ -224,8 +234,8 @@ class Client:
         """
         path = resource.path(namespace)
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds), **query}
-        with self._answer("GET", f"{path}?{urlencode(query)}", seconds=seconds + SILENT_SECONDS) as response:
-            yield self._lines(response, f"GET {path}")
+        with self._sent("GET", f"{path}?{urlencode(query)}", seconds=seconds + SILENT_SECONDS) as answer:
+            yield self._lines(answer(), f"GET {path}")
 
     def version(self) -> str:
         """The API server's version, such as ``v1.36.3``. Raises APIError."""
@@ -256,12 +266,14 @@ class Client:
         """
         target = f"/openapi/v3/apis/{quote(api_version)}"
         try:
-            with self._answer("GET", target) as response, self._unanswered(f"GET {target}"):
-                content = response.read()
+            with self._sent("GET", target) as answer:
+                response = answer()
+                with self._unanswered(f"GET {target}"):
+                    content = response.read()
         except NotFound:
             return {}
-        answer = answered(response.status, content or b"{}", f"GET {target}")
-        schemas = (answer.get("components") or {}).get("schemas")
+        described = answered(response.status, content or b"{}", f"GET {target}")
+        schemas = (described.get("components") or {}).get("schemas")
         return schemas if isinstance(schemas, dict) else {}
 
     def resource_of(self, api_version: str, kind: str) -> Resource | None:
@@ -277,7 +289,8 @@ class Client:
 
     def groups(self) -> dict[str, Any]:
         """All groups but the core one, with their versions and kinds (APIGroupDiscoveryList). Raises APIError."""
-        with self._answer("GET", "/apis", accept=_DISCOVERY) as response:
+        with self._sent("GET", "/apis", accept=_DISCOVERY) as answer:
+            response = answer()
             with self._unanswered("GET /apis"):
                 content = response.read()
             return answered(response.status, content, "GET /apis")
@@ -379,13 +392,14 @@ class Client:
         seconds: float = READ_SECONDS,
     ) -> dict[str, Any]:
         target = path + (f"?{urlencode(query)}" if query else "")
-        with self._answer(method, target, body, content_type, seconds=seconds) as response:
+        with self._sent(method, target, body, content_type, seconds=seconds) as answer:
+            response = answer()
             with self._unanswered(f"{method} {path}"):
                 content = response.read()
             return answered(response.status, content, f"{method} {path}")
 
     @contextmanager
-    def _answer(  # noqa: PLR0913  the parts of a request
+    def _sent(  # noqa: PLR0913  the parts of a request
         self,
         method: str,
         target: str,
@@ -394,10 +408,11 @@ class Client:
         *,
         seconds: float = READ_SECONDS,
         accept: str = _JSON,
-    ) -> Iterator[Answer]:
-        """The successful answer to a request for ``target``, a path with its query. Its body is unread.
+    ) -> Iterator[Callable[[], Answer]]:
+        """Send a request for ``target``, a path with its query. Waits for the successful answer where that is called.
 
-        ``seconds`` is how long the API server may be silent. Raises APIError; other errors of the reader pass through.
+        ``seconds`` is how long the API server may be silent. Both raise APIError; other errors of the reader pass
+        through.
         """
         request = f"{method} {target.partition('?')[0]}"
         if method != "GET":
@@ -405,10 +420,16 @@ class Client:
         with ExitStack() as stack:
             with self._unanswered(request):
                 sent = (self.access.path + target, body, self._headers(body, content_type, accept), seconds)
-                response = stack.enter_context(self._pool.response(method, *sent))
-            if not 200 <= response.status < 300:
-                raise self._refusal(response, request)
-            yield response
+                answer = stack.enter_context(self._pool.sent(method, *sent))
+
+            def successful() -> Answer:
+                with self._unanswered(request):
+                    response = answer()
+                if not 200 <= response.status < 300:
+                    raise self._refusal(response, request)
+                return response
+
+            yield successful
 
     def _check_permitted(self, method: str, target: str, request: str) -> None:
         if self._may_write and not self._may_write():
@@ -464,6 +485,12 @@ class Client:
         except self._pool.FAILURES as error:
             kind = Untrusted if is_untrusted(error) else Unanswered
             raise kind(failure(error, self.access), request) from error
+
+
+def _following(first: Mapping[str, str], token: str, size: int) -> dict[str, str]:
+    """The query for a further page, of so many objects, by that for the ``first`` one. It takes no version."""
+    kept = {key: text for key, text in first.items() if not key.startswith("resourceVersion")}
+    return kept | {"continue": token, "limit": str(size)}
 
 
 def _page_size(objects: int, size: int) -> int:

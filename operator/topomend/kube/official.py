@@ -7,8 +7,8 @@ commands use a plain ``Pool``.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError, InsecureRequestWarning
 from topomend.kube.connection import transport
 from topomend.kube.connection.credentials import Headers
 from topomend.kube.connection.transport import Server, raise_refusal_of_proxy
-from topomend.kube.pool import MAX_IDLE
+from topomend.kube.pool import MAX_IDLE, Answer
 
 
 class Official:
@@ -44,10 +44,17 @@ class Official:
         urllib3.disable_warnings(InsecureRequestWarning)
 
     @contextmanager
-    def response(
+    def sent(
+        self, method: str, target: str, body: Mapping[str, Any] | None, headers: Headers, seconds: float
+    ) -> Iterator[Callable[[], Answer]]:
+        """Send a request, as ``Connections`` has it: when somebody waits for the answer, as this client does."""
+        with ExitStack() as stack:
+            yield lambda: stack.enter_context(self._response(method, target, body, headers, seconds))
+
+    @contextmanager
+    def _response(
         self, method: str, target: str, body: Mapping[str, Any] | None, headers: Headers, seconds: float
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """The answer to a request, as ``Connections`` has it."""
         self._close_outdated()
         repeated = urllib3.HTTPHeaderDict(headers)
         timeouts = (self._connect_seconds, seconds)

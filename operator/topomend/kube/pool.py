@@ -5,8 +5,9 @@ Owns which connection carries a request, and when one is kept for the next. Leav
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from http.client import HTTPResponse
 from threading import Lock
 from typing import Any, ClassVar, Protocol
 from weakref import finalize
@@ -52,13 +53,13 @@ class Connections(Protocol):
     def FAILURES(self) -> tuple[type[Exception], ...]:  # noqa: N802 - a constant of each class
         """What a request raises where no answer arrived. The cause of those of libraries is one of the system's."""
 
-    def response(
+    def sent(
         self, method: str, target: str, body: Mapping[str, Any] | None, headers: Headers, seconds: float
-    ) -> AbstractContextManager[Answer]:
-        """The answer to a request for ``target``, a path with its query; its body is unread. Raises FAILURES.
+    ) -> AbstractContextManager[Callable[[], Answer]]:
+        """Send a request for ``target``, a path with its query. Call it once for the answer, whose body is unread.
 
-        ``seconds`` is how long the server may be silent. The request is sent once only. The connection is reused if the
-        body was read to its end.
+        Both raise FAILURES. ``seconds`` is how long the server may be silent. The request is sent once only. The
+        connection is reused if the body was read to its end.
         """
 
     def close(self) -> None:
@@ -81,19 +82,24 @@ class Pool:
         self._end = _closing(self, self._idle)
 
     @contextmanager
-    def response(
+    def sent(
         self, method: str, target: str, body: Mapping[str, Any] | None, headers: Headers, seconds: float
-    ) -> Iterator[Answer]:
-        """The answer to a request, as ``Connections`` has it."""
+    ) -> Iterator[Callable[[], Answer]]:
+        """Send a request, as ``Connections`` has it. The server works on the answer before anybody waits for it."""
         text = None if body is None else json.dumps(body).encode()
         idle = self._idle
         connection = self._waiting_in(idle) or self._made()
         try:
             connection.set_timeout(seconds)
             connection.send_request(method, target, text, headers)
-            answer = connection.getresponse()
+            answers = list[HTTPResponse]()
+
+            def answer() -> Answer:
+                answers.append(connection.getresponse())
+                return answers[0]
+
             yield answer
-            is_read = answer.isclosed() and not answer.will_close
+            is_read = any(each.isclosed() and not each.will_close for each in answers)
         except BaseException:
             connection.close()
             raise

@@ -24,15 +24,15 @@ class DescribedOwners:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._above: BoundedDict[str, Owner | None] = BoundedDict(MAX_OWNERS)
+        self._above: BoundedDict[Regarding, Owner | None] = BoundedDict(MAX_OWNERS)
 
     def __call__(self, regarding: Regarding) -> tuple[Regarding, ...]:
         """The Deployment in place of its ReplicaSet, a Job and its CronJob; any other object itself."""
         if (regarding.api_version, regarding.kind) not in _RESOURCES:
             return (regarding,)
-        if regarding.uid not in self._above:
-            self._above[regarding.uid] = self._read(regarding)
-        above = self._above.get(regarding.uid)
+        if regarding not in self._above:
+            self._above[regarding] = self._read(regarding)
+        above = self._above.get(regarding)
         if above is None:
             return (regarding,)
         described = Regarding(above.api_version, above.kind, regarding.namespace, above.name, above.uid)

@@ -42,7 +42,7 @@ from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.placement.unaligned_pods import UnalignedPods
 from topomend.reconcile.placement.untried_pods import UntriedPods
 from topomend.reconcile.placement.volumes import Volumes
-from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.pod_id import PodID, WorkloadID
 from topomend.reconcile.refused.brake import Brake
 from topomend.reconcile.refused.owners import why_not_recreated
 from topomend.reconcile.refused.refused_pods import RefusedPods
@@ -192,7 +192,7 @@ class Reconciler:
         if problem:
             self._announcer.not_braked(pod, problem)
         if pod.released:
-            self._owner_backoff.failed(pod.owner.uid, pod.uid)
+            self._owner_backoff.failed(WorkloadID.of(pod), pod.uid)
 
     def take_over(self) -> None:
         """Start to lead: drop the state that another leader may have changed."""
@@ -235,15 +235,13 @@ class Reconciler:
     def _release_brake(self) -> None:
         """Remove controllers from the brake's list whose pods are admitted again. Raises APIError."""
         gated = self._store.snapshot.gated.values()
-        self._brake.release(
-            pod.owner.uid for pod in gated if pod.owner and not self._gated_pods.is_held_for_alignment(pod)
-        )
+        self._brake.release(pod for pod in gated if not self._gated_pods.is_held_for_alignment(pod))
 
     def _is_gated_by_us(self, pod: WatchedPod) -> bool:
         """Whether a policy of ours gated the pod, as far as can be told: any user may write the gate himself."""
         if self._namespace_limits.is_steered(pod.namespace):
             return True
-        return pod.owner is not None and self._brake.lists(pod.owner.uid)
+        return self._brake.lists(pod)
 
     def _handle_refusal(self, pod: PodID, refusal: Refusal, effort: Effort) -> Result:
         """Plan what to do about a refused pod, and do it."""

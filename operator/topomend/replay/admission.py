@@ -25,7 +25,7 @@ from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager, pools_of
 from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
-from topomend.replay.gates import read_gates
+from topomend.replay.gates import Gates, read_gates
 from topomend.replay.memory.machine_state import MachineState
 from topomend.replay.memory.static import MemoryManager
 from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
@@ -101,6 +101,20 @@ def is_admitted(node: NodeState, pod: Pod, effort: Effort = UNLIMITED) -> bool:
             return scope.admit(classed, settings.topology_manager_scope).rejection is None
     except KubeletBreaks:
         return False
+
+
+def each_alone(pod: Pod, gates: Gates) -> tuple[Pod, ...]:
+    """What an emptied node admits that admits ``pod`` once some of its pods have ended: each container alone.
+
+    It need not admit the pod itself: the first container may then get what a later one needs, and what another pod
+    keeps from it now. None where the managers allocate to the pod as a whole.
+    """
+    if len(pod.containers) == 1:
+        return (pod,)
+    if qos.uses_pod_level_managers(pod, gates):
+        return ()
+    quality = qos.qos_class(pod, gates)
+    return tuple(replace(pod, containers=(container,), qos_class=quality) for container in pod.containers)
 
 
 def may_allocate(node: NodeState, pod: Pod) -> bool:

@@ -6,7 +6,7 @@ Source of the rules: k8s.io/client-go/util/flowcontrol/backoff.go; jitter is tak
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from topomend.base.bounded_dict import BoundedDict
@@ -81,11 +81,11 @@ class Backoff:
 
     def __init__(self, clock: Callable[[], float], delays: Exponential = PODS) -> None:
         self._clock, self._delays = clock, delays
-        self._counted: BoundedDict[tuple[str, str], None] = BoundedDict(MAX_ENTRIES)
-        self._failures: BoundedDict[str, _Failures] = BoundedDict(MAX_ENTRIES)
+        self._counted: BoundedDict[tuple[Hashable, str], None] = BoundedDict(MAX_ENTRIES)
+        self._failures: BoundedDict[Hashable, _Failures] = BoundedDict(MAX_ENTRIES)
         self._lock = threading.Lock()
 
-    def failed(self, key: str, cause: str) -> None:
+    def failed(self, key: Hashable, cause: str) -> None:
         """Count a failure of ``key``. Each ``cause`` counts once, however often it is reported."""
         now = self._clock()
         with self._lock:
@@ -96,7 +96,7 @@ class Backoff:
             count = before.count + 1 if before and now - before.last < RESET_SECONDS else 1
             self._failures[key] = _Failures(count, now + self._delays.seconds(count), now)
 
-    def remaining(self, key: str) -> float:
+    def remaining(self, key: Hashable) -> float:
         """Seconds until the back-off of ``key`` ends; 0 where there is none."""
         with self._lock:
             failures = self._failures.get(key)

@@ -5,7 +5,7 @@ on. Leaves the meaning of the fields to the other modules of the room.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from topomend.base.plain_text import beginning, plain
@@ -78,6 +78,13 @@ class Document:
         for key, element in self.content.items():
             name = key if isinstance(key, str) else self._written(key)
             yield name, Document(element, (name,), self)
+
+    def with_defaults(self, fields: Mapping[str, Any]) -> "Document":
+        """An object with these fields where it lacks them; a value of another type as it is."""
+        if not isinstance(self.content, dict):
+            return self
+        lacking = {key: content for key, content in fields.items() if self.content.get(key) is None}
+        return Document({**self.content, **lacking}, self._step, self._parent)
 
     @property
     def absent(self) -> bool:

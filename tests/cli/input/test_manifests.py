@@ -23,9 +23,32 @@ def test_json_may_have_tabs_and_a_tag_of_python_is_no_code(tmp_path: Path) -> No
     assert [*read_documents(str(file), "--pod")] == [{"kind": "Pod", "created": "2026-01-02", "code": []}]
 
 
+def stdin_of(content: bytes) -> io.TextIOWrapper:
+    """As Python makes it in the locale C, where what is no UTF-8 becomes surrogates."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="surrogateescape")
+
+
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod"))
+    monkeypatch.setattr("sys.stdin", stdin_of(b"kind: Pod"))
     assert [*read_documents("-", "--pod")] == [{"kind": "Pod"}]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_standard_input_of_another_encoding_is_answered_as_a_file(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "kind: Pod # größer".encode(encoding)
+    (file := tmp_path / "pods.yaml").write_bytes(content)
+    monkeypatch.setattr("sys.stdin", stdin_of(content))
+    assert answer("-") == answer(str(file)).replace(str(file), "-")
+
+
+def answer(source: str) -> str:
+    """The documents, or why there are none."""
+    try:
+        return str([*read_documents(source, "--pod")])
+    except BadInput as error:
+        return error.message
 
 
 @pytest.mark.parametrize(
@@ -64,7 +87,7 @@ def test_a_file_that_is_too_large_or_has_no_end_is_bad_input(tmp_path: Path, mon
         list(read_documents(str(file), "--pods", 1024))
     with pytest.raises(BadInput, match=f"--pods /dev/zero {words}"):
         list(read_documents("/dev/zero", "--pods", 1024))
-    monkeypatch.setattr("sys.stdin", io.StringIO(file.read_text()))
+    monkeypatch.setattr("sys.stdin", stdin_of(file.read_bytes()))
     with pytest.raises(BadInput, match=f"--pods - {words}"):
         list(read_documents("-", "--pods", 1024))
 

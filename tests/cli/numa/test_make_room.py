@@ -1,4 +1,7 @@
-"""``kubectl numa make-room`` on real kubelets: its advice is carried out, and the pod then runs."""
+"""``kubectl numa make-room`` on real kubelets: its advice is carried out, and the pod then runs.
+
+What it says of nodes without an agent is asked of served lists.
+"""
 
 import json
 from collections.abc import Iterator
@@ -8,14 +11,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.builders import node_state, pod_manifest
+from tests.check.cluster import node_object
+from tests.cli.numa.selftest.served_node import kubeconfig_of
+from tests.cli.numa.served_lists import cluster_of
 from tests.clusters import NODE_A, Cluster, pod, priority_class
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.errors import Refused
 from topomend.kube.resources import BUDGETS, PODS
-
-pytestmark = pytest.mark.cluster
+from topomend.model.nodes.node import HOSTNAME_LABEL
 
 FILLERS = ("filler-0", "filler-1")
 APP = {"app": "filler"}
@@ -58,6 +64,7 @@ def budget(cluster: Cluster, name: str, selector: dict[str, Any], allowed: int =
         cluster.client.delete(BUDGETS, name, "default", uid=made["metadata"]["uid"])
 
 
+@pytest.mark.cluster
 def test_once_the_named_pod_has_gone_the_pod_runs(full: Cluster, tmp_path: Path) -> None:
     wide = pod("wide", 3, node=NODE_A)
     source = file_of(wide, tmp_path)
@@ -79,12 +86,14 @@ def test_once_the_named_pod_has_gone_the_pod_runs(full: Cluster, tmp_path: Path)
     assert ask(full, "pod/wide").stderr == "Error: pod wide needs no room: its phase is Running\n"
 
 
+@pytest.mark.cluster
 def test_a_refused_pod_may_be_named(full: Cluster) -> None:
     full.create(pod("wide", 3, node=NODE_A))
     eventually("the refusal", lambda: full.phase("wide") == "Failed")
     assert "wide fits on numa-a" in ask(full, "pod/wide").stdout
 
 
+@pytest.mark.cluster
 def test_pods_of_a_higher_priority_may_end_and_are_not_to_be_evicted(full: Cluster, tmp_path: Path) -> None:
     with priority_class(full, "low", -1):
         low = pod("wide", 3)
@@ -95,6 +104,7 @@ def test_pods_of_a_higher_priority_may_end_and_are_not_to_be_evicted(full: Clust
     assert "no eviction makes room for wide" in asked.stdout
 
 
+@pytest.mark.cluster
 def test_what_budgets_keep_is_not_to_be_evicted(full: Cluster, tmp_path: Path) -> None:
     source = file_of(pod("wide", 3), tmp_path)
     for name in FILLERS:
@@ -105,6 +115,7 @@ def test_what_budgets_keep_is_not_to_be_evicted(full: Cluster, tmp_path: Path) -
             assert ask(full, "-f", source).exit_code == 1
 
 
+@pytest.mark.cluster
 def test_the_api_server_evicts_nobody_whom_two_budgets_select_and_the_advice_knows_it(
     full: Cluster, tmp_path: Path
 ) -> None:
@@ -121,7 +132,38 @@ def test_the_api_server_evicts_nobody_whom_two_budgets_select_and_the_advice_kno
                 full.client.evict(FILLERS[0], "default", uid=full.get(FILLERS[0])["metadata"]["uid"], dry_run=True)
 
 
+@pytest.mark.cluster
 def test_a_pod_that_no_node_would_take_is_said_to_be_one(full: Cluster, tmp_path: Path) -> None:
     asked = ask(full, "-f", file_of(pod("huge", 5), tmp_path))
     assert asked.exit_code == 1
     assert asked.stdout == "huge: no node would admit it, whoever ended; see kubectl numa explain\n"
+
+
+TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "code"),
+    [
+        ({}, {}, 3),
+        ({"taints": [TAINT]}, {}, 1),
+        ({"taints": [TAINT]}, {"tolerations": [{"key": TAINT["key"], "operator": "Exists"}]}, 3),
+        ({"unschedulable": True}, {}, 1),
+        ({}, {"nodeSelector": {HOSTNAME_LABEL: "a"}}, 1),
+    ],
+    ids=["any node", "tainted", "tolerated", "cordoned", "not selected"],
+)
+def test_a_node_without_an_agent_is_unknown_only_where_the_scheduler_may_choose_it(
+    spec: dict[str, Any], asked: dict[str, Any], code: int, tmp_path: Path
+) -> None:
+    lists = cluster_of([node_state()], [])
+    agentless = node_object(node_state("numa:2 cores:8 memory:8Gi", name="plain"), {HOSTNAME_LABEL: "plain"}) | {
+        "spec": spec
+    }
+    lists.items |= {"nodes": [*lists.items["nodes"], agentless], "poddisruptionbudgets": [], "priorityclasses": []}
+    huge = pod_manifest("huge", "cpu=9 memory=1Mi", namespace="default", spec=asked)
+    with kubeconfig_of(lists, tmp_path) as config:
+        arguments = ["make-room", "-f", file_of(huge, tmp_path), "-o", "json", "--kubeconfig", str(config)]
+        result = CliRunner().invoke(numa, arguments)
+    assert result.exit_code == code, result.output
+    assert json.loads(result.stdout)["unknownNodes"] == (["plain"] if code == 3 else [])

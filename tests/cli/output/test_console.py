@@ -1,6 +1,9 @@
 """Whatever a line quotes, a terminal shows it and does not obey it."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -90,3 +93,22 @@ def _prints(node: ast.AST) -> bool:
 def test_data_is_escaped_by_its_own_rules_and_has_no_raw_byte_either() -> None:
     for output in ("json", "yaml"):
         assert all(line.isprintable() for line in document_text({"a": HOSTILE[:-2]}, output).splitlines())
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("program", ["main import main", "kubectl_numa import main"])
+def test_an_answer_that_cannot_be_written_is_one_line_and_no_answer(program: str, unbuffered: str) -> None:
+    arguments = ["simulate", "--node", "numa:2 cores:4 memory:4Gi", "--pods", "-"]
+    pod = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", f"from topomend.cli.{program}; main()", *arguments],
+            input=pod,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (2, "Error: stdout cannot be written: No space left on device\n")

@@ -435,6 +435,14 @@ def test_a_list_of_one_node_topology_is_taken(tmp_path: Path) -> None:
     assert result.exit_code == 0
 
 
+def test_the_items_of_a_list_of_node_topologies_need_not_name_their_kind(tmp_path: Path) -> None:
+    item = {key: value for key, value in topology().items() if key not in ("apiVersion", "kind")}
+    result = asked(
+        tmp_path, {"kind": "NodeTopologyList", "apiVersion": topology()["apiVersion"], "items": [item]}, pod("a")
+    )
+    assert result.exit_code == 0, result.stderr
+
+
 def test_of_several_node_topologies_one_is_to_be_named(tmp_path: Path) -> None:
     several = {"kind": "List", "items": [topology("n1"), topology("n2")]}
     result = asked(tmp_path, several, pod("a"))

@@ -14,6 +14,12 @@ def test_lists_are_opened_and_order_is_kept() -> None:
     assert [type(step) for step in steps] == [BoundPod, PodEnd, BoundPod]
 
 
+def test_the_workloads_of_a_list_of_their_kind_are_those_that_a_list_of_any_kind_has() -> None:
+    workload = {"metadata": {"name": "web"}, "spec": {"replicas": 2, "template": {"spec": POD["spec"]}}}
+    steps = read_trace([{"kind": "DeploymentList", "apiVersion": "apps/v1", "items": [workload]}], PodNames())
+    assert [isinstance(step, BoundPod) and step.pod.name for step in steps] == ["web-0", "web-1"]
+
+
 def test_objects_of_other_kinds_are_named_so_that_they_can_be_passed_over() -> None:
     service, claim = {"kind": "Service", "metadata": {"name": "web"}}, {"kind": "PersistentVolumeClaim"}
     steps = list(read_trace([{"kind": "List", "items": [service]}, POD, claim], PodNames()))

@@ -16,6 +16,7 @@ from tests.decide.defragment.random_cluster import (
     with_pod,
     without_pod,
 )
+from tests.seeds import cases
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.budgets import Budget
@@ -288,7 +289,7 @@ def check(random: RandomCluster, snapshot: Snapshot, move: Move) -> Snapshot:
     return after
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(cases(2, 6)))
 def test_on_random_clusters_every_move_is_admitted_and_has_the_number_that_was_told(part: int) -> None:
     seeds = [Random(part).randrange(1 << 30) + number for number in range(100)]
     print(f"seeds {seeds[0]} to {seeds[-1]}")
@@ -312,7 +313,7 @@ def test_on_random_clusters_every_move_is_admitted_and_has_the_number_that_was_t
     assert cordoned, "and the scheduler must have had a worse choice"
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.night) for part in (2, 3))])
+@pytest.mark.parametrize("part", range(cases(1, 4)))
 def test_the_moves_are_those_of_brute_force(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pod, target, node cordoned, other node, pod that then runs, and how many were not proven."""
     monkeypatch.setattr(module, "MOST_CORDONED", 2)

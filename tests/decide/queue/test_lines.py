@@ -8,7 +8,7 @@ from tests.seeds import SEED
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.queue.lines import UPDATE_SECONDS, QueueLines
+from topomend.decide.queue.lines import UPDATE_SECONDS, QueueLines, in_turns
 from topomend.model.pods.scheduling import PodGroup, WatchedPod
 
 
@@ -63,3 +63,10 @@ def test_until_the_next_look_those_who_came_are_not_in_line_and_those_who_left_a
     snapshot = applied(changes.PodRemoved("ns", "first", gated_pod("first").uid, 1.0), to=snapshot)
     assert shown(lines, snapshot, 1.1) == [[]]
     assert shown(lines, snapshot, 1.0 + UPDATE_SECONDS) == [["second"]]
+
+
+def test_the_first_of_each_line_come_before_the_second_of_any_and_those_of_one_rank_in_their_order() -> None:
+    long = [gated_pod(f"long-{number}", created=1) for number in range(3)]
+    short, urgent = gated_pod("short", created=2), gated_pod("urgent", created=3, priority=5)
+    turns = in_turns([long, [short], [urgent]], 2)
+    assert [pod.name for pod in turns] == ["urgent", "long-0", "short", "long-1"]

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.builders import node_state, pod, running, snapshot_of
+from tests.builders import applied, node, node_state, pod, running, snapshot_of
 from verify.room.clusters import ANY_NODE
 
+from topomend.cache import changes
 from topomend.decide.budgets import Budget
 from topomend.decide.queue import room
-from topomend.decide.queue.room import Occupant, Occupied, Room, make_room
+from topomend.decide.queue.room import Occupant, Occupied, Room, Tries, candidates, make_room, room_on
 from topomend.model.pods.pod import usage_of
+from topomend.replay.admission import is_admitted
 
 LARGE = pod("large", "cpu=4 memory=1Mi")
 NODES = {"a": "first", "b": "second"}
@@ -91,3 +93,33 @@ def test_a_search_that_is_too_long_names_a_set_that_cannot_do_without_any(monkey
     assert found is not None
     assert not found.is_fewest
     assert names(found) == ["three", "two"]
+
+
+PAIR = pod("pair", "cpu=5 memory=1Mi", "cpu=3 memory=1Mi vendor.com/gpu=1")
+"""Alone on a node whose GPU is on NUMA node 0, its first container gets the CPUs there that its second one needs."""
+
+
+def test_a_pod_that_an_empty_node_refuses_gets_room_where_another_pod_stays() -> None:
+    others = occupant("three", 3), occupant("four", 4)
+    empty = node_state("sockets:2 cores:8 memory:8Gi device:vendor.com/gpu@0=1")
+    full = running(empty, *(pod(each.name, f"cpu={each.usage['cpu'] // 1000} memory=1Mi") for each in others))
+    assert not is_admitted(empty, PAIR)
+    assert not is_admitted(full, PAIR)
+    described = node(cpus=15)
+    described = replace(described, allocatable={**described.allocatable, "vendor.com/gpu": 1000})
+    snapshot = applied(changes.NodeUpdated(described), to=snapshot_of(full))
+    assert names(make_room(snapshot, PAIR, ANY_NODE, Occupied({"a": others}))) == ["four"]
+
+
+def test_that_nothing_was_found_says_nothing_where_not_all_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = Occupied({"a": (ONE, replace(TWO, stays="its DaemonSet"), THREE)})
+    full = running(
+        node_state(), pod("one", "cpu=3 memory=1Mi"), *(pod(name, "cpu=2 memory=1Mi") for name in ("two", "three"))
+    )
+    among, enough = candidates(snapshot_of(full), LARGE, ANY_NODE), Tries()
+    assert room_on(among, LARGE, others, enough) is None
+    assert enough.were_enough
+    monkeypatch.setattr(room, "MOST_TRIES", 0)
+    too_few = Tries()
+    assert room_on(among, LARGE, others, too_few) is None
+    assert not too_few.were_enough

@@ -158,6 +158,7 @@ def test_the_image_depends_on_topomend_and_on_the_system(text: str) -> None:
     assert sorted(types[reference] for reference in of_image) == ["application", "data", "operating-system", "platform"]
 
 
+@pytest.mark.night  # make image-twice compares whole images
 def test_the_same_parts_make_the_same_document(text: str, tmp_path: Path) -> None:
     own = {name: digest for name, digest in reversed(WHEELS.items()) if name != "topomend"}
     done = make(tmp_path, own, SOURCE_DATE_EPOCH="1700000000", PYTHONHASHSEED="7")

@@ -44,6 +44,22 @@ def test_every_document_of_a_stream_is_read() -> None:
     assert [plain_value(one.value) for one in read_documents(b"a: 1\n---\n---\nb: 2\n")] == [{"a": 1}, None, {"b": 2}]
 
 
+def test_a_stream_of_json_needs_no_marks_between_its_documents() -> None:
+    stream = b' {"a": 1, "a": 2}\n{"b": [\n1]}{"c": 3}\r\n\t'
+    documents = list(read_documents(stream))
+    assert [plain_value(one.value) for one in documents] == [{"a": 2}, {"b": [1]}, {"c": 3}]
+    assert [one.repeated for one in documents] == [("a",), (), ()]
+    with pytest.raises(NotADocument, match="Extra data in line 2, column 1"):
+        read_document(stream)
+
+
+def test_a_stream_that_is_json_only_at_first_is_read_as_yaml() -> None:
+    stream = b'{"a": 1}\n---\nb: 2\n'
+    assert [plain_value(one.value) for one in read_documents(stream)] == [{"a": 1}, {"b": 2}]
+    with pytest.raises(NotADocument):
+        list(read_documents(b'{"a": 1}\n{"b": '))
+
+
 def test_bytes_that_are_not_utf_8_are_refused_in_yaml_and_replaced_in_json() -> None:
     with pytest.raises(NotADocument):
         read_document(b"a: \xff")

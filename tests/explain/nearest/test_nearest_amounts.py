@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from tests.builders import node_state, pod
-from tests.seeds import SEED
+from tests.seeds import SEED, cases
 from verify.nearest.counterfactual import RefusedPod, faults, refused_pods
 from verify.oracle.cases import node_state as verify_node_state
 from verify.oracle.random_cases.generate import random_case
@@ -17,7 +17,7 @@ from topomend.replay.admission import admit, is_admitted
 from topomend.replay.effort import Overspent, Shares
 from topomend.wire.pods.pod import read_pod
 
-REFUSED_PODS = 200
+REFUSED_PODS = cases(70, 200)
 GIB = 1 << 30
 EIGHT = "sockets:2 numa:4 cores:8 threads:2 memory:64Gi"
 
@@ -40,7 +40,7 @@ def test_each_named_amount_is_admitted_and_none_nearer_is(seed: int) -> None:
 @pytest.mark.parametrize("seed", [SEED])
 def test_an_admission_without_a_trace_has_the_answer_of_one_with_it(seed: int) -> None:
     """The search and its check ask in this way."""
-    for number in range(seed, seed + 60):
+    for number in range(seed, seed + cases(20, 60)):
         case = random_case(Random(number))
         state = verify_node_state(case)
         for step in case["steps"]:

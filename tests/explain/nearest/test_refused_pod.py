@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 from tests.builders import node_state, pod
-from tests.seeds import SEED
+from tests.seeds import SEED, cases
 from verify.nearest.counterfactual import RefusedPod as Case
 from verify.nearest.counterfactual import refused_pods
 
@@ -38,7 +38,7 @@ def starts(case: Case) -> bool:
 @pytest.mark.parametrize("seed", [SEED])
 def test_a_replay_from_the_changed_container_on_has_the_answer_of_a_whole_admission(seed: int) -> None:
     admitted = asked = 0
-    for number in range(seed, seed + 150):
+    for number in range(seed, seed + cases(50, 150)):
         random = Random(number)
         for case in filter(starts, refused_pods(number)):
             shared = refused(case.state, case.pod)
@@ -54,7 +54,7 @@ def test_a_replay_from_the_changed_container_on_has_the_answer_of_a_whole_admiss
 @pytest.mark.parametrize("seed", [SEED])
 def test_a_node_that_lacks_a_resource_in_all_refuses_whatever_else_changes(seed: int) -> None:
     lacking = 0
-    for number in range(seed, seed + 150):
+    for number in range(seed, seed + cases(50, 150)):
         for case in filter(starts, refused_pods(number)):
             shared = refused(case.state, case.pod)
             for amount in varied_amounts(case.state, shared.kubelet, shared.pod):

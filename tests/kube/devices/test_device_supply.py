@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node, node_state
 from tests.clusters import Cluster
+from tests.seeds import cases
 from tests.wire.test_hostile_objects import CLAIM, CLASS, POD, RULE, SLICE, Recipe, made, nested, recipes
 
 from topomend.decide.claims.device_claims import claims_on
@@ -73,7 +74,7 @@ def read_or_none(read: Any, content: Any) -> list[Any]:
         return []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100, 300), deadline=None)
 @given(
     pod=some(POD), claim=some(CLAIM), template=some(TEMPLATE), offer=some(SLICE), of_class=some(CLASS), rule=some(RULE)
 )

@@ -80,6 +80,12 @@ def test_a_pod_that_a_rule_keeps_is_none_of_them(keep: Callable[[Model], None]) 
     assert names(of_cluster(model)) == {"half-b"}
 
 
+def test_a_pod_that_names_a_controller_of_another_namespace_is_none_of_them() -> None:
+    model = halves("a", "b")
+    model.server.workloads["half"]["metadata"]["namespace"] = "theirs"
+    assert names(of_cluster(model)) == set()
+
+
 @pytest.mark.parametrize("selector", [{"matchLabels": {"app": "half"}}, "none"], ids=["its pods", "malformed"])
 def test_a_budget_keeps_its_pods_and_one_that_cannot_be_read_all_of_its_namespace(selector: Any) -> None:
     model = halves("a", "b")

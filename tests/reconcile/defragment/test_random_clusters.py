@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from tests.builders import node_state, pod
 from tests.reconcile.defragment.model import SETTINGS, Model
+from tests.seeds import cases
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.defragment.candidates import kinds_now
@@ -109,7 +110,7 @@ def check(model: Model) -> None:
     assert not [name for name in waiting if not name.startswith("want")], "each next pod runs"
 
 
-@pytest.mark.parametrize("part", [*range(3), *(pytest.param(part, marks=pytest.mark.night) for part in range(3, 15))])
+@pytest.mark.parametrize("part", range(cases(1, 15)))
 def test_every_next_pod_is_admitted_and_the_fragmentation_falls(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
     seeds = [Random(part).randrange(1 << 30) + number for number in range(35)]
@@ -123,7 +124,7 @@ def test_every_next_pod_is_admitted_and_the_fragmentation_falls(part: int, monke
     assert moves, "the clusters must be fragmented"
 
 
-@pytest.mark.parametrize("part", [*range(1), *(pytest.param(part, marks=pytest.mark.night) for part in range(1, 12))])
+@pytest.mark.parametrize("part", range(cases(1, 12)))
 def test_no_pod_is_moved_twice_an_hour_while_pods_come_and_go_and_the_operator_restarts(
     part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from topomend.model.nodes.node import HOSTNAME_LABEL
 from topomend.model.pods.scheduling import NodeSelectorTerm, Owner, Placement, Requirement, WatchedPod
 from topomend.reconcile.gated.gated_pods import MAX_YIELDS, SETTLE_SECONDS, YIELD_SECONDS, GatedPods
 from topomend.reconcile.placement.volumes import COMING_SECONDS, RETRY_SECONDS
-from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.pod_id import PodID, WorkloadID
 from topomend.reconcile.result import DONE, Result
 from topomend.relaunch.narrowed_affinity import narrowing_of
 from topomend.replay.admission import release
@@ -154,7 +154,7 @@ def test_a_pod_that_was_ungated_and_whose_answer_was_lost_stays_assumed(gating: 
 def test_pods_of_a_controller_whose_pods_are_refused_wait_longer(gating: Gating, cluster: Cluster) -> None:
     pod = replace(gated(cluster, "train"), owner=Owner("ReplicaSet", "web", "9", "apps/v1"))
     gating.watch(pod)
-    gating.backoff.failed("9", "an earlier pod")
+    gating.backoff.failed(WorkloadID.of(pod), "an earlier pod")
     result = gating.reconcile(pod)
     assert result.after is not None
     assert 0 < result.after <= 8

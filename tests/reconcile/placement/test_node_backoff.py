@@ -64,6 +64,30 @@ def test_a_node_backs_off_from_the_workload_of_a_pod_that_it_refused(
     ).candidates
 
 
+@pytest.mark.parametrize(
+    ("forged", "pod"),
+    [
+        (replace(WEB, uid="ns/train"), relaunched_pod("train")),
+        (WEB, relaunched_pod("web-1", attempt=0, owner=WEB)),
+    ],
+    ids=["a pod's name", "a controller's uid"],
+)
+def test_no_node_backs_off_from_a_workload_that_pods_of_another_namespace_name_as_their_owner(
+    forged: Owner, pod: WatchedPod, node_backoff: NodeBackoff
+) -> None:
+    stranger = relaunched_pod("evil", namespace="theirs", owner=forged, attempt=0, node="a")
+    node_backoff.record_refusal(stranger)
+    assert node_backoff.excluded_nodes(published("5"), replace(stranger, node="")).keys() == {"a"}
+    assert not node_backoff.excluded_nodes(published("5"), pod)
+
+
+def test_a_controller_s_uid_that_reads_like_a_name_is_none_in_its_own_namespace_either(
+    node_backoff: NodeBackoff,
+) -> None:
+    node_backoff.record_refusal(relaunched_pod("web-1", owner=replace(WEB, uid="train"), node="a"))
+    assert not node_backoff.excluded_nodes(published("5"), relaunched_pod("train"))
+
+
 def test_refusals_by_several_nodes_at_once_are_all_remembered(node_backoff: NodeBackoff) -> None:
     pod, nodes = relaunched_pod("train"), [f"node-{number}" for number in range(400)]
 

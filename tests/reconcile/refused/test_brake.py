@@ -169,7 +169,7 @@ def test_a_write_that_takes_long_delays_neither_other_controllers_nor_other_ques
         beside = threading.Thread(target=brake.engage, args=(other,), daemon=True)
         beside.start()
         eventually("the other controller to be listed", lambda: _listed(two_nodes) == {_uid(other)})
-        eventually("its listing to be known", lambda: brake.lists(_uid(other)))
+        eventually("its listing to be known", lambda: brake.lists(other))
         brake.release(())
     finally:
         answered.set()
@@ -212,7 +212,7 @@ def test_a_list_that_vanishes_whenever_it_is_written_is_not_written_without_end(
 
     brake = Brake(Intercepted(two_nodes.client, refuse), SYSTEM, lambda: "")
     assert "cannot be written: 404 NotFound" in brake.engage(controllers[0])
-    assert not brake.lists(_uid(controllers[0]))
+    assert not brake.lists(controllers[0])
 
 
 def test_a_controller_whose_pod_is_refused_while_it_is_taken_off_the_list_stays_on_it(
@@ -232,10 +232,10 @@ def test_a_controller_whose_pod_is_refused_while_it_is_taken_off_the_list_stays_
     monkeypatch.setattr(brakes, "QUIET_SECONDS", -60.0)
     brake.release(())
     assert _listed(two_nodes) == {_uid(again)}
-    assert brake.lists(_uid(again))
+    assert brake.lists(again)
     brake.release(())
     assert _listed(two_nodes) == set()
-    assert not brake.lists(_uid(again))
+    assert not brake.lists(again)
 
 
 def test_a_controller_that_cannot_be_taken_off_the_list_is_taken_off_later(
@@ -253,7 +253,7 @@ def test_a_controller_that_cannot_be_taken_off_the_list_is_taken_off_later(
     client.intercept = fail
     with pytest.raises(ServerFailed):
         brake.release(())
-    assert brake.lists(_uid(controllers[0]))
+    assert brake.lists(controllers[0])
     client.intercept = lambda _, __: None
     brake.release(())
     assert _listed(two_nodes) == set()

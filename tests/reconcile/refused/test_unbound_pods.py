@@ -19,7 +19,7 @@ from topomend.kube.resources import RELAUNCHES, Resource
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.model.relaunch_record import Step
 from topomend.reconcile.namespace_limits import NamespaceLimits
-from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.pod_id import PodID, WorkloadID
 from topomend.reconcile.refused.refused_pods import RefusedPods
 from topomend.reconcile.refused.unbound_pods import (
     CHECK_SECONDS,
@@ -100,7 +100,6 @@ class Scene(Parts):
 def test_a_replica_that_other_nodes_admit_is_deleted_and_the_next_one_goes_to_all_of_them(
     two_nodes: Cluster, replica: WatchedPod
 ) -> None:
-    assert replica.owner
     scene = Scene(two_nodes, replica)
     scene.check_after(PATIENCE_SECONDS - CHECK_SECONDS)
     assert [content["metadata"]["uid"] for content in _pods(two_nodes)] == [replica.uid]
@@ -108,7 +107,7 @@ def test_a_replica_that_other_nodes_admit_is_deleted_and_the_next_one_goes_to_al
     scene.check_after(PATIENCE_SECONDS + 1)
     eventually("its controller's next pod", lambda: replica.uid not in _uids(two_nodes) and _uids(two_nodes))
     assert scene.pods.widened(replica).scheduler_rules
-    assert scene.backoff.remaining(replica.owner.uid) > 0
+    assert scene.backoff.remaining(WorkloadID.of(replica)) > 0
 
 
 @pytest.mark.parametrize(
@@ -216,10 +215,10 @@ def test_a_bare_pod_is_relaunched_as_often_as_it_is_unbound_each_time_after_a_lo
     pod = unbound(cluster, "train", annotations={ATTEMPT_ANNOTATION: "1"})
     scene = Scene(cluster, pod)
     for number in range(10):
-        scene.backoff.failed("default/train", f"an earlier pod of this name, number {number}")
+        scene.backoff.failed(WorkloadID.of(pod), f"an earlier pod of this name, number {number}")
     later = scene.reconcile_after(2 * PATIENCE_SECONDS).after
     assert later
-    assert later == scene.backoff.remaining("default/train")
+    assert later == scene.backoff.remaining(WorkloadID.of(pod))
     assert later > PATIENCE_SECONDS
     assert watched(cluster, "train").uid == pod.uid
     scene.reconcile_after(2 * PATIENCE_SECONDS + later)

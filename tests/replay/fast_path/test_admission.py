@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from tests.builders import TWO_NUMA_NODES, TWO_NUMA_NODES_SMT, node_state, pod
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
-from tests.seeds import SEED
+from tests.seeds import SEED, cases
 from verify.oracle.cases import node_state as state_of_case
 from verify.oracle.kept import KEPT
 from verify.oracle.random_cases.generate import random_case
@@ -62,7 +62,7 @@ def _fits_a_node(trace: ResourceTrace) -> bool:
     return trace.preference == Preference.HINTS and any(amount >= trace.requested for _, amount in trace.free)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(130, 400), deadline=None)
 @given(any_states | odd_but_running(), any_pods)
 def test_it_answers_as_admit_does_on_the_oddest_nodes_and_pods(state: NodeState, asked: Pod) -> None:
     assert FastAdmission(asked).admits(state) == admit(state, asked)[0].admitted
@@ -83,7 +83,7 @@ def test_admit_answers_where_the_kubelet_would_walk_its_hints_for_hours(policy: 
 @pytest.mark.parametrize("seed", [SEED])
 def test_it_answers_as_admit_does_where_an_allocation_strategy_chooses(seed: int) -> None:
     placed = 0
-    for number in range(60):
+    for number in range(cases(20, 60)):
         case = random_case(random.Random(seed + number))
         state = state_of_case(case)
         strategic = replace(
@@ -103,7 +103,7 @@ def test_it_answers_as_admit_does_where_an_allocation_strategy_chooses(seed: int
 def test_it_answers_as_admit_does_wherever_free_capacity_decides(seed: int) -> None:
     """Nodes and pods as the comparison with the kubelet makes them; after every step every pod is asked about."""
     asked = answered = outcomes = 0
-    for number in range(120):
+    for number in range(cases(40, 120)):
         case = random_case(random.Random(seed + number))
         state = state_of_case(case)
         pods = [read_pod(step["admit"]) for step in case["steps"] if "admit" in step]

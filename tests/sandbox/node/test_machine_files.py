@@ -1,12 +1,12 @@
 """A machine that was written as files is the same machine when it is read back."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 from _pytest.mark import ParameterSet
+from tests.seeds import SEED
 from verify.oracle.random_cases.made import random_shape
 
 from topomend.discover.host import read_host
@@ -53,9 +53,7 @@ def test_every_known_machine_is_read_back_as_its_shape_says(name: str, tmp_path:
 
 @pytest.mark.parametrize("part", range(2))
 def test_random_machines_are_read_back_as_their_shapes_say(part: int, tmp_path: Path) -> None:
-    seed = int.from_bytes(os.urandom(4)) + part
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = Random(f"{SEED} {part}")
     for number in range(10):
         text = random_shape(random)
         machine = parse_shape(text).machine()

@@ -1,12 +1,11 @@
 """A small contended run, the bound that it is compared with, and the run in virtual time."""
 
-import os
-import random
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from tests.seeds import SEED
 from verify.contended.arrivals import GPU, MACHINES, Arrival, arrivals, free_cpus
 from verify.contended.bound import best_fit
 from verify.contended.outcome import Outcome, Stay
@@ -83,17 +82,13 @@ def test_cpus_are_stranded_only_while_somebody_waits() -> None:
 @pytest.mark.timeout(400)
 def test_a_steered_namespace_of_a_contended_cluster_has_no_refused_pod_and_none_that_never_runs(tmp_path: Path) -> None:
     """Slow: pods on real kubelets run for seconds, and the last ones have to wait for the first ones' ends."""
-    seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"TOPOMEND_SEED={seed}")
-    outcome = run(Way.STEERED, arrivals(Random(seed), 30, load=1.2, mean_seconds=12), tmp_path)
+    outcome = run(Way.STEERED, arrivals(Random(SEED), 30, load=1.2, mean_seconds=12), tmp_path)
     assert outcome.refused == 0
     assert outcome.never_ran == 0
 
 
 def test_no_steered_pod_is_refused_in_virtual_time() -> None:
-    seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"TOPOMEND_SEED={seed}")
-    outcome = VirtualCluster(arrivals(chance := Random(seed), 1000, load=0.6), chance).run()
+    outcome = VirtualCluster(arrivals(chance := Random(SEED), 1000, load=0.6), chance).run()
     assert [stay.arrival.name for stay in outcome.stays if stay.refused] == []
     assert outcome.never_ran == 0
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 from tests.clusters import Cluster
-from tests.seeds import SEED
+from tests.seeds import SEED, cases
 from verify.differential.run import arena, compare
 from verify.differential.workloads import PRIORITIES, random_workload
 
-CASES, DRAWN = 20, 200
+CASES, DRAWN = cases(8, 20), 200
 """How many workloads run, and how many are drawn."""
 
 

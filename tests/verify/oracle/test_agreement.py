@@ -1,18 +1,18 @@
 """Replay agrees with the kubelet's own managers on every kept case and on random ones.
 
 The first run compiles the kubelet's packages (minutes with a cold Go cache). CASES in the environment is the number of
-random cases, 30,000 in ``make verify``; SEED repeats a run.
+random cases, 30,000 in ``make verify``; TOPOMEND_SEED repeats a run.
 """
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.seeds import SEED, cases
 from verify.oracle.agreement import play
 from verify.oracle.build import oracle_binary
 from verify.oracle.kept import KEPT, NEXT_KEPT, KeptAnswer, read_next
@@ -22,7 +22,7 @@ from verify.oracle.merging import Merging
 from topomend.model.nodes.kubelet import DEFAULT_VERSION
 from topomend.replay.gates import NEXT
 
-CASES = int(os.environ.get("CASES", "1500"))
+CASES = int(os.environ.get("CASES", cases(600, 1500)))
 
 ENOUGH = 30_000
 """So many random cases exercise every rule of ``rules``: one in 3,000 reaches the rarest."""
@@ -64,8 +64,6 @@ def test_every_kept_case_says_in_a_sentence_of_its_own_what_it_shows() -> None:
     shown = [json.loads(path.read_text())["shows"] for path in (*KEPT, *NEXT_KEPT)]
     assert sorted(set(shown)) == sorted(shown)
 
-
-SEED = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
 
 COMPARISON = [sys.executable, "-m", "verify.oracle", f"--cases={CASES}", f"--seed={SEED}", "--recorded=0"]
 

@@ -1,10 +1,10 @@
 """The merge alone agrees with the kubelet's own on hints that no provider of today would give."""
 
-import secrets
 from random import Random
 from typing import Any
 
 import pytest
+from tests.seeds import SEED
 from verify.oracle.build import oracle_binary
 from verify.oracle.kubelet_oracle import KubeletOracle
 from verify.oracle.merging import Merging
@@ -20,9 +20,7 @@ MERGES = 3000
 @pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
 @pytest.mark.parametrize("merging", Merging, ids=lambda merging: merging.value)
 def test_any_lists_of_hints_merge_as_in_the_kubelet(merging: Merging) -> None:
-    seed = secrets.randbelow(1 << 40)
-    random = Random(seed)
-    print(f"seed {seed}")
+    random = Random(SEED)
     with KubeletOracle(oracle_binary()) as oracle, merging.used():
         for _ in range(MERGES):
             given = _merge(random)

@@ -54,8 +54,19 @@ def test_pods_of_kueue_say_how_many_they_are(count: str, size: int | None) -> No
     assert group.size == size
 
 
-def test_a_name_that_no_object_can_have_names_no_group() -> None:
-    assert group_of(annotations={"scheduling.k8s.io/group-name": "x" * 254}) is None
+@pytest.mark.parametrize("name", ["x" * 254, "50%", "..", "a/b", "Train", "a_b", "-a", "a.-b", "train\n", "ä", "٣"])
+def test_a_name_that_no_object_can_have_names_no_group(name: str) -> None:
+    assert group_of(annotations={"scheduling.k8s.io/group-name": name}) is None
+
+
+@pytest.mark.parametrize("name", ["x" * 253, "50", "a.b-c.d"])
+def test_a_name_that_an_object_can_have_names_a_group(name: str) -> None:
+    assert group_of(annotations={"scheduling.k8s.io/group-name": name}) == PodGroup(VOLCANO, name)
+
+
+def test_a_group_without_an_object_may_have_any_name_that_a_label_may_have() -> None:
+    assert group_of(labels={"kueue.x-k8s.io/pod-group-name": "Train_1"}) == PodGroup(KUEUE, "Train_1")
+    assert group_of(labels={"kueue.x-k8s.io/pod-group-name": ""}) is None
 
 
 @pytest.mark.parametrize("metadata", [{"labels": ["a"]}, {"annotations": {"scheduling.k8s.io/group-name": 1}}])

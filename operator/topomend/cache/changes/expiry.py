@@ -23,9 +23,10 @@ class TimePassed(NamedTuple):
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Expire assumptions, mismatches and nodes set aside; mark the publications of silent agents as unreliable."""
         snapshot = without_ended(self._asked_again(snapshot), self.now)
-        for key, assumed_pod in tuple(snapshot.assumed.items()):  # it may be changed in place
-            if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
-                snapshot = forget(snapshot, key)
+        assumed = snapshot.assumed.items()
+        snapshot = forget(
+            snapshot, *(key for key, pod in assumed if pod.expires is not None and pod.expires <= self.now)
+        )
         for node, mismatch in snapshot.mismatches.items():
             if mismatch.since + MISMATCH_SECONDS <= self.now:
                 snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, node))

@@ -59,6 +59,6 @@ _HEADING = re.compile(rb"[A-Z][A-Z-]* {3,}[A-Z]")
 def _content(source: str, most: int) -> bytes:
     """The file, or more than ``most`` bytes of a larger one: /dev/zero has no end."""
     if source == "-":
-        return sys.stdin.read(most + 1).encode()
+        return sys.stdin.buffer.read(most + 1)
     with Path(source).open("rb") as file:
         return file.read(most + 1)

@@ -172,11 +172,12 @@ def _result(cluster: Cluster, snapshot: Snapshot, devices: Devices, asked: Reque
 
 
 def _exit_code(results: Sequence[Result], *, is_partial: bool) -> int:
-    """No if one does not fit for certain, unknown if one might, yes if all fit."""
+    """No if one does not fit for certain, unknown if one might or if totals might leave too little, yes if all fit."""
     short = [result for result in results if result.fitting < result.wanted]
     if any(not result.unknown for result in short) and not is_partial:
         return NO
-    return NOT_KNOWN if short or is_partial else YES
+    certain = not short and not is_partial and all(result.totals_checked for result in results)
+    return YES if certain else NOT_KNOWN
 
 
 def _echo(results: Sequence[Result], output: str) -> None:

@@ -15,10 +15,13 @@ from topomend.cli.numa.cluster.volumes import located
 from topomend.cli.output.console import echo, echo_answer, echo_data
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, YAML, Printer, Row, echo_document, output_option
-from topomend.decide.queue.room import Occupant, Occupied, Room, candidates, room_on
+from topomend.decide.diagnosis.filters import filter_node
+from topomend.decide.queue.room import Occupant, Occupied, Room, Tries, candidates, room_on
 from topomend.explain.trace_text import numa_text
 from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.bitmask import members
+from topomend.model.pods.pod import Pod, requests_of
+from topomend.model.pods.scheduling import Placement
 from topomend.picture.form import PICTURES
 
 _EXAMPLES = """\b
@@ -29,26 +32,30 @@ Examples:
   kubectl numa make-room pod/train-9 -o html > room.html
 """
 
+_TOO_MANY = "there were too many sets of pods to try them all; ask about one node with --node"
+
 
 @dataclass(frozen=True)
 class Advice:
     """What is known about room for the pod ``name``.
 
     ``room`` is None where no set of pods makes any. ``may_be_evicted``: the API server would evict its pods, by
-    budgets and priorities. ``unknown``: the nodes whose state is unknown.
+    budgets and priorities. ``unknown``: the nodes whose state is unknown and which the scheduler may choose.
+    ``is_complete``: without room no set was left untried.
     """
 
     name: str
     room: Room | None
     may_be_evicted: bool
     unknown: tuple[str, ...]
+    is_complete: bool = True
 
     @property
     def code(self) -> int:
         """The exit code."""
         if self.room is not None and self.may_be_evicted:
             return YES
-        return NOT_KNOWN if self.unknown else NO
+        return NO if self.is_complete and not self.unknown else NOT_KNOWN
 
     def record(self) -> dict[str, Any]:
         """What programs read; docs/reference.md lists the fields."""
@@ -60,7 +67,7 @@ class Advice:
             "pods": [_record(pod) for pod in room.pods] if room else [],
             "leaving": [_record(pod) for pod in room.leaving] if room else [],
             "mayBeEvicted": self.may_be_evicted,
-            "fewest": room.is_fewest if room else True,
+            "fewest": room.is_fewest if room else self.is_complete,
             "unknownNodes": list(self.unknown),
         }
 
@@ -124,14 +131,23 @@ def advice_for(
 
     Raises APIError, CannotAsk.
     """
-    unknown = tuple(name for name in nodes if not _is_known(snapshot, name))
-    among = candidates(snapshot, asked.pod, cluster.as_readable(asked.placement), nodes)
+    placement = cluster.as_readable(asked.placement)
+    unknown = _unknown_among(snapshot, asked.pod, placement, nodes)
+    among = candidates(snapshot, asked.pod, placement, nodes)
     others = bound.others_than(asked, nodes)  # which waits for them: all that needs no pods comes before
     for may_be_evicted in (True, False):
-        room = room_on(among, asked.pod, others if may_be_evicted else _ending(others))
+        tries = Tries()
+        room = room_on(among, asked.pod, others if may_be_evicted else _ending(others), tries)
         if room is not None:
             return Advice(asked.pod.name, room, may_be_evicted, unknown)
-    return Advice(asked.pod.name, None, may_be_evicted=False, unknown=unknown)
+    return Advice(asked.pod.name, None, may_be_evicted=False, unknown=unknown, is_complete=tries.were_enough)
+
+
+def _unknown_among(snapshot: Snapshot, pod: Pod, placement: Placement, nodes: Iterable[str]) -> tuple[str, ...]:
+    """The nodes whose state is unknown, without those that the scheduler rejects whatever their state is."""
+    requests = requests_of(pod)
+    unknown = (name for name in nodes if not _is_known(snapshot, name))
+    return tuple(name for name in unknown if not filter_node(snapshot.nodes[name], placement, requests))
 
 
 def _is_known(snapshot: Snapshot, name: str) -> bool:
@@ -152,7 +168,7 @@ def _echo(advice: Advice, output: str) -> None:
         return
     room = advice.room
     if room is None:
-        echo_answer([_none_text(advice)])
+        echo_answer([none_text(advice)])
         return
     if room.pods or room.leaving:
         Printer(output, ("NODE", "POD", "PRIORITY", "OWNER")).first([*_rows(room)], {})
@@ -165,12 +181,15 @@ def drawn(advice: Advice, snapshot: Snapshot, output: str) -> str:
     from topomend.picture.drawing import page  # noqa: PLC0415
     from topomend.picture.machine import room  # noqa: PLC0415
 
-    lines = [*_lines(advice, advice.room)] if advice.room else [_none_text(advice)]
+    lines = [*_lines(advice, advice.room)] if advice.room else [none_text(advice)]
     state = snapshot.publications[advice.room.node].state if advice.room else None
     return page.written(room.picture_of(advice.name, advice.room, state, lines), output)
 
 
-def _none_text(advice: Advice) -> str:
+def none_text(advice: Advice) -> str:
+    """What is said where no room was found."""
+    if not advice.is_complete:
+        return f"{advice.name}: no room was found, and {_TOO_MANY}{_unknown_text(advice)}"
     return f"{advice.name}: no node would admit it, whoever ended{_unknown_text(advice)}; see kubectl numa explain"
 
 
@@ -190,7 +209,7 @@ def _lines(advice: Advice, room: Room) -> Iterable[str]:
     ended = "this pod has" if number == 1 else f"these {number} pods have"
     yield f"{advice.name} fits on {place} once {ended} ended"
     if not room.is_fewest:
-        yield "fewer may do: there were too many sets of pods to try them all; ask about one node with --node"
+        yield f"fewer may do: {_TOO_MANY}"
     if not advice.may_be_evicted:
         yield from (f"{pod.shown} may not be evicted for it, but it may end" for pod in room.pods)
         yield f"no eviction makes room for {advice.name}{_unknown_text(advice)}"

@@ -5,12 +5,15 @@ device plugin, a user, or a server's error. So a line is escaped here, whoever w
 How it looks on a terminal is left to ``terminal``.
 """
 
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
 from topomend.base.plain_text import visible
+from topomend.cli.output.failures import CannotPrint
 from topomend.cli.output.terminal import (
     PLAIN,
     STATUSES,
@@ -34,7 +37,7 @@ def echo(line: str = "", *, err: bool = False, style: Style = PLAIN) -> None:
     shown = wrapped(visible(line), columns(err=err))
     if word := status_of(shown):
         shown = _styled(word, STATUSES[word]) + shown.removeprefix(word)
-    click.echo(_styled(shown, style), err=err)
+    _print(_styled(shown, style), err=err)
 
 
 def echo_answer(lines: Iterable[str]) -> None:
@@ -53,13 +56,25 @@ def echo_marked(line: str, marks: Sequence[Mark]) -> None:
 
 
 def _echo_parts(shown: str, marks: Iterable[Mark]) -> None:
-    click.echo("".join(_styled(text, style) for text, style in parts_of(shown, marks)))
+    _print("".join(_styled(text, style) for text, style in parts_of(shown, marks)))
 
 
 def echo_styled(*parts: tuple[str, Style]) -> None:
     """Print one line for people of these parts, each with its style."""
     _TERMINAL.clear()
-    click.echo("".join(_styled(visible(text), style) for text, style in parts))
+    _print("".join(_styled(visible(text), style) for text, style in parts))
+
+
+def _print(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Raises CannotPrint, and BrokenPipeError where nobody reads on: click ends the program without a word then."""
+    try:
+        click.echo(text, nl=nl, err=err)
+    except OSError as error:
+        if err or isinstance(error, BrokenPipeError):
+            raise
+        # Python writes what is left once more at its end, and would fail there too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise CannotPrint(f"stdout cannot be written: {error.strerror or error}") from error
 
 
 def _styled(text: str, style: Style) -> str:
@@ -75,7 +90,7 @@ def echo_lines(lines: Iterable[str]) -> None:
 def echo_data(text: str, *, nl: bool = True) -> None:
     """Print what a program reads: a document, whose encoder escapes by its own rules, or a script of our own."""
     _TERMINAL.clear()
-    click.echo(text, nl=nl)
+    _print(text, nl=nl)
 
 
 def confirm(question: str) -> None:

@@ -23,6 +23,12 @@ class BadInput(_Failure):
     exit_code = 2
 
 
+class CannotPrint(_Failure):
+    """The answer cannot be written where the user wants it: none of the codes of an answer may stand for that."""
+
+    exit_code = 2
+
+
 class CannotAsk(_Failure):
     """The cluster or the host could not be asked, so the answer is unknown."""
 

@@ -21,6 +21,7 @@ from topomend.cli.flags.kubelet_flags import (
 )
 from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.input.discovered_node import PODS_UNKNOWN, SETTINGS_UNKNOWN, lacks
+from topomend.cli.input.lists import is_list, items_of
 from topomend.cli.input.made_machine import made_machine, nearest_machine, recorded_machine, warn_of_problems
 from topomend.cli.input.manifests import read_documents
 from topomend.cli.output.console import echo
@@ -210,10 +211,9 @@ def _objects(documents: Iterator[Document]) -> Iterator[Document]:
     for document in documents:
         if document.absent:
             continue
-        kind = _kind(document)
-        if kind.endswith("List"):
-            yield from _objects(iter(document["items"]))
-        elif kind in (NODE_TOPOLOGY, "Node", "Pod"):
+        if is_list(document):
+            yield from _objects(items_of(document))
+        elif _kind(document) in (NODE_TOPOLOGY, "Node", "Pod"):
             yield document
         else:
             raise document["kind"].wrong("NodeTopology, Node, Pod or List")

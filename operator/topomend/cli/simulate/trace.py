@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from topomend.cli.input.lists import is_list, items_of
 from topomend.cli.input.workload import PodNames, is_pod_or_workload, pods_of, shown
 from topomend.model.pods.bound_pod import BoundPod
 from topomend.wire.document import Document, MalformedObject
@@ -53,8 +54,8 @@ def read_trace(documents: Iterable[Any], names: PodNames) -> Iterator[Step]:
 
 def _steps(document: Document, names: PodNames) -> Iterator[Step]:
     kind = document["kind"].text(default="Pod")
-    if kind in ("List", "PodList"):
-        for item in document["items"]:
+    if is_list(document):
+        for item in items_of(document):
             yield from _steps(item, names)
     elif kind == "PodEnd":
         metadata = document["metadata"]

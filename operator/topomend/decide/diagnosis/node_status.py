@@ -128,15 +128,16 @@ def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
 
     Raises Overspent.
     """
+    if rejected := filtered(node, question.placement, question.requests):
+        return rejected
     publication = snapshot.publications.get(node.name)
     if publication is None or publication.problem:
-        problem = snapshot.why_unknown(node.name)
-        return _filtered(node, question) or _rejected(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
+        return _rejected(node.name, UNKNOWN, f"{node.name}: {snapshot.why_unknown(node.name)}", "unknown")
     mismatches = snapshot.mismatches.get(node.name)
     if mismatches and len(mismatches.pods) >= MAX_MISMATCHES:
         why = f"{node.name} refused {len(mismatches.pods)} pods in a row that replay admits"
-        return _filtered(node, question) or _rejected(node.name, MISMATCHED, why, "with replay mismatches")
-    return _filtered(node, question) or _replayed(node, publication, question)
+        return _rejected(node.name, MISMATCHED, why, "with replay mismatches")
+    return _replayed(node, publication, question)
 
 
 def just_refused(publication: Publication | None, rejected_by: RejectedBy) -> NodeStatus | None:
@@ -169,12 +170,12 @@ def vacated(name: str) -> NodeStatus:
     return _rejected(name, VACATED, why, "vacated")
 
 
-def _filtered(node: Node, question: Question) -> NodeStatus | None:
-    """The answer of the scheduler's filters, where one rejects the node."""
-    why = filter_node(node, question.placement, question.requests)
+def filtered(node: Node, placement: Placement, requests: Mapping[str, MilliQuantity]) -> NodeStatus | None:
+    """The answer of the scheduler's filters, where one rejects the node for a pod of these requests."""
+    why = filter_node(node, placement, requests)
     if why:
         return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why)
-    resource = lacking_in_total(node, question.requests)
+    resource = lacking_in_total(node, requests)
     return insufficient(node.name, resource) if resource else None
 
 

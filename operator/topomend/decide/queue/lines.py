@@ -6,6 +6,7 @@ comes, so it is looked once a second who has. Owns who is in line. Leaves who ma
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from math import inf
 
 from topomend.cache.snapshot import PodKey, Snapshot, replaced
@@ -65,6 +66,12 @@ class QueueLines:
         del line[bisect_left(line, pod.order)]
         if not line:
             del self._lines[pod.namespace]
+
+
+def in_turns(lines: Iterable[Iterable[WatchedPod]], most: int) -> list[WatchedPod]:
+    """The first pod of each line, then the second of each, and so on, ``most`` of each; those of one rank by order."""
+    ranked = [(rank, pod) for line in lines for rank, pod in enumerate(islice(line, most))]
+    return [pod for _, pod in sorted(ranked, key=lambda entry: (entry[0], entry[1].order))]
 
 
 def _is_in_line(pod: WatchedPod) -> bool:

@@ -18,7 +18,7 @@ from topomend.alignment.requested import admission_of
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.diagnosis.filters import filter_node, is_rejected
 from topomend.decide.diagnosis.node_status import NodeStatus
-from topomend.decide.queue.lines import QueueLines
+from topomend.decide.queue.lines import QueueLines, in_turns
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.nodes.node_state import NodeState, emptied, free_cpus
@@ -83,7 +83,7 @@ class Reserved:
 
 def patient_pods(
     snapshot: Snapshot, now: float, resting: Container[str] = (), lines: QueueLines | None = None
-) -> Iterator[WatchedPod]:
+) -> Sequence[WatchedPod]:
     """The pods for which NUMA nodes may be reserved, but for the ``resting`` (uids), and for pods of groups.
 
     A NUMA node kept for one pod of a group would be idle until all of them fit.
@@ -97,9 +97,7 @@ def patient_pods(
         return patient and pod.uid not in resting and is_waiting(snapshot, pod)
 
     by_namespace = (lines or QueueLines()).of(snapshot, now)
-    queues = [list(islice(filter(is_patient, line), MAX_EARLIER_PODS)) for line in by_namespace]
-    for rank in range(MAX_EARLIER_PODS):
-        yield from sorted((pods[rank] for pods in queues if rank < len(pods)), key=lambda pod: pod.order)
+    return in_turns((filter(is_patient, line) for line in by_namespace), MAX_EARLIER_PODS)
 
 
 def reserve(

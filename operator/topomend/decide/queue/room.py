@@ -20,8 +20,9 @@ from topomend.model.nodes.node_state import NodeState, emptied
 from topomend.model.pods.pod import ONE_POD, Pod, requests_of
 from topomend.model.pods.scheduling import Placement
 from topomend.model.quantity import MilliQuantity
-from topomend.replay.admission import admit, release
+from topomend.replay.admission import admit, each_alone, release
 from topomend.replay.fast_path.admission import FastAdmission
+from topomend.replay.gates import read_gates
 
 if TYPE_CHECKING:  # what a command does without
     from topomend.decide.diagnosis.totals import Requests
@@ -87,16 +88,21 @@ class Room:
     is_fewest: bool = True
 
 
-@dataclass
-class _Tries:
-    """How many sets may still be tried by replay."""
+class Tries:
+    """How many sets may still be tried by replay: ``MOST_TRIES`` at first."""
 
-    left: int
+    def __init__(self) -> None:
+        self._left = MOST_TRIES
+
+    @property
+    def were_enough(self) -> bool:
+        """Whether every set that was to be tried could be."""
+        return self._left >= 0
 
     def take(self) -> bool:
         """Whether one more may be."""
-        self.left -= 1
-        return self.left >= 0
+        self._left -= 1
+        return self.were_enough
 
 
 def make_room(
@@ -113,38 +119,53 @@ def make_room(
 def candidates(snapshot: Snapshot, pod: Pod, placement: Placement, nodes: Iterable[str] = ()) -> list[Candidate]:
     """Those of ``nodes``, by default of all, that may admit the pod once some pods have ended, by their names.
 
-    Without any pod a kubelet admits whatever it admits beside some. That it aligns the pod by chance, where its policy
-    asks for no alignment, may take others on its NUMA nodes.
+    Without any pod a kubelet admits each container that it admits beside some. That it aligns the pod by chance, where
+    its policy asks for no alignment, may take others on its NUMA nodes.
     """
-    fit, requests, found = FastAdmission(pod), requests_of(pod), list[Candidate]()
+    containers, requests, found = _Containers(pod), requests_of(pod), list[Candidate]()
     for name in sorted(nodes or snapshot.nodes):
         node, publication = snapshot.nodes[name], snapshot.publications.get(name)
         if publication is None or publication.problem or filter_node(node, placement, requests):
             continue
-        if fit.admits(emptied(publication.state)):
+        if containers.are_admitted(emptied(publication.state)):
             found.append(Candidate(node, publication.state))
     return found
 
 
-def room_on(among: Iterable[Candidate], pod: Pod, occupied: Occupied) -> Room | None:
-    """As ``make_room``, on one of these nodes."""
+class _Containers:
+    """The pod's containers, asked about one by one; the answers for equal nodes are kept."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod, self._fits = pod, dict[str, list[FastAdmission]]()
+
+    def are_admitted(self, state: NodeState) -> bool:
+        """Whether the node admits each of them alone."""
+        pods = each_alone(self._pod, read_gates(state.kubelet))
+        quality = pods[0].qos_class if pods else ""  # the pod's, which depends on the node's release
+        if quality not in self._fits:
+            self._fits[quality] = [FastAdmission(pod) for pod in pods]
+        return all(fit.admits(state) for fit in self._fits[quality])
+
+
+def room_on(among: Iterable[Candidate], pod: Pod, occupied: Occupied, tries: Tries | None = None) -> Room | None:
+    """As ``make_room``, on one of these nodes. None where ``tries`` were not enough says nothing."""
     aligned = admission_of(pod)
     hosts = [
         _Host(each.node, each.state, aligned, occupied.by_node.get(each.node.name, ()), occupied.budgets)
         for each in among
     ]
-    tries, most = _Tries(MOST_TRIES), max((len(host.movable) for host in hosts), default=0)
+    tries, most = tries or Tries(), max((len(host.movable) for host in hosts), default=0)
     for number in range(most + 1):
         best = _best_of(hosts, number, tries)
         if best is not None:
             host, pods = best
-            return host.room(pods, is_fewest=tries.left >= 0)
-        if tries.left < 0:
+            return host.room(pods, is_fewest=tries.were_enough)
+        if not tries.were_enough:
             return _any_room(hosts)
     return None
 
 
-def _best_of(hosts: Sequence["_Host"], number: int, tries: _Tries) -> tuple["_Host", Sequence[Occupant]] | None:
+def _best_of(hosts: Sequence["_Host"], number: int, tries: Tries) -> tuple["_Host", Sequence[Occupant]] | None:
     """The host and the pods that are least to be missed of all sets of this size."""
     best: tuple[_Host, Sequence[Occupant]] | None = None
     least: _Cost | None = None

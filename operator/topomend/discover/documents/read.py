@@ -1,6 +1,7 @@
-"""The documents in a text: one of JSON, or any number of YAML."""
+"""The documents in a text: any number, of JSON or of YAML."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +42,11 @@ def read_document(text: bytes) -> Document:
 
 
 def read_documents(text: bytes) -> Iterator[Document]:
-    """Every document in ``text``, as kubectl reads them: one of JSON, or any number of YAML. Raises NotADocument."""
+    """Every document in ``text``, as kubectl reads them: JSON, one after another, or YAML. Raises NotADocument."""
     try:
         if is_json(text):
             try:
-                yield _read_json(text)
+                yield from list(_json_documents(text))
             except NotADocument:
                 yield from _yaml_documents(text)
         else:
@@ -71,7 +72,37 @@ def is_json(text: bytes) -> bool:
 # JSON
 
 
+_JSON_SPACE = re.compile(r"[ \t\n\r]*")
+
+
 def _read_json(text: bytes) -> Document:
+    """The only document of a text. Raises NotADocument."""
+    decoded = _decoded(text)
+    document, end = _json_document(decoded, 0)
+    if end < len(decoded):
+        raise _no_json(json.JSONDecodeError("Extra data", decoded, end))
+    return document
+
+
+def _json_documents(text: bytes) -> Iterator[Document]:
+    """The documents of a text one after another: at least one. Raises NotADocument."""
+    decoded, end = _decoded(text), 0
+    while not end or end < len(decoded):
+        document, end = _json_document(decoded, end)
+        yield document
+
+
+def _decoded(text: bytes) -> str:
+    return scrubbed(text.decode(errors="surrogateescape"))
+
+
+def _after_space(text: str, position: int) -> int:
+    space = _JSON_SPACE.match(text, position)
+    return space.end() if space else position
+
+
+def _json_document(text: str, begin: int) -> tuple[Document, int]:
+    """The document that begins there, or behind space, and where text goes on behind it. Raises NotADocument."""
     repeated: list[str] = []
 
     def members(pairs: list[tuple[str, Any]]) -> Members:
@@ -82,18 +113,17 @@ def _read_json(text: bytes) -> Document:
     def refuse(word: str) -> None:
         raise NotADocument(f"{word} is no number of JSON")
 
+    decoder = json.JSONDecoder(object_pairs_hook=members, parse_int=Number, parse_float=Number, parse_constant=refuse)
     try:
-        value = json.loads(
-            scrubbed(text.decode(errors="surrogateescape")),
-            object_pairs_hook=members,
-            parse_int=Number,
-            parse_float=Number,
-            parse_constant=refuse,
-        )
+        value, end = decoder.raw_decode(text, _after_space(text, begin))
     except json.JSONDecodeError as error:
-        raise NotADocument(f"{error.msg} in line {error.lineno}, column {error.colno}") from error
+        raise _no_json(error) from error
     _check_depth(value)
-    return Document(value, tuple(dict.fromkeys(repeated)))
+    return Document(value, tuple(dict.fromkeys(repeated))), _after_space(text, end)
+
+
+def _no_json(error: json.JSONDecodeError) -> NotADocument:
+    return NotADocument(f"{error.msg} in line {error.lineno}, column {error.colno}")
 
 
 def _check_depth(value: Value) -> None:

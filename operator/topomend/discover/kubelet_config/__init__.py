@@ -96,6 +96,11 @@ class KubeletConfig:
         """Whether this kubelet's pod-resources list pods that have ended, too."""
         return read_gates(self.settings).lists_ended_pods
 
+    @property
+    def lists_cpus(self) -> bool:
+        """Whether this kubelet's pod-resources list allocatable CPUs (cpumanager/policy_none.go:GetAllocatableCPUs)."""
+        return self.settings.cpu_manager_policy == "static"
+
 
 def read_kubelet_config(
     file: Path | None, drop_ins: Path | None = None, flags: Flags | None = None, *, version: str

@@ -110,10 +110,10 @@ class MovablePods:
     def of_cluster(self, resting: Container[str]) -> Found:
         """All that may be moved but for the ``resting`` (uids). Raises APIError."""
         read = self._read("", self._has_room, cached=True)
-        workloads: dict[str, Workload] = {}
+        workloads: dict[tuple[str, str], Workload] = {}
         for resource in _RESOURCES.values():
             workloads.update(self._client.read(resource, _read_workload, cached=True).items)
-        return self._found(read, resting, lambda owner, _: workloads.get(owner.uid), "")
+        return self._found(read, resting, lambda owner, namespace: workloads.get((namespace, owner.uid)), "")
 
     def again(self, moved: EvictablePod, nodes: Iterable[str], before: Found) -> Found | None:
         """The one pod once more, beside the pods of these nodes as they are now; None where it may not be moved now.
@@ -205,7 +205,8 @@ class MovablePods:
         if resource is None:
             return None
         with suppress(NotFound, Invalid):
-            return dict(_read_workload(self._client.get(resource, owner.name, namespace))).get(owner.uid)
+            read = dict(_read_workload(self._client.get(resource, owner.name, namespace)))
+            return read.get((namespace, owner.uid))
         return None
 
 
@@ -244,9 +245,11 @@ def _unknown(_: Owner, __: str) -> None:
     """No controller is known yet."""
 
 
-def _read_workload(content: dict[str, Any]) -> Iterator[tuple[str, Workload]]:
+def _read_workload(content: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Workload]]:
+    """By namespace and uid: whoever makes a pod may name the uid of another namespace's controller."""
+    metadata = content["metadata"]
     with suppress(MalformedObject):
-        yield content["metadata"]["uid"], read_workload(content)
+        yield (metadata["namespace"], metadata["uid"]), read_workload(content)
 
 
 def _read_budget(content: dict[str, Any]) -> Iterator[NamespacesBudget]:

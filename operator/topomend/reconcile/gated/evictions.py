@@ -43,7 +43,7 @@ class Evictions:
         self._client, self._right, self._clock = client, right, clock
         self._has_opted_out, self._is_gated_by_us = has_opted_out, is_gated_by_us
         self._kept: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
-        self._victims: BoundedDict[str, frozenset[str]] = BoundedDict(MAX_ENTRIES)
+        self._victims: BoundedDict[str, frozenset[tuple[str, str]]] = BoundedDict(MAX_ENTRIES)
         self.lists = 0
         """How many LISTs were made so far."""
 
@@ -105,9 +105,12 @@ class Evictions:
         return {max(uids) for budget, uids in protected if len(uids) > max(1, budget.allowed)}
 
 
-def _workload(pod: WatchedPod) -> str:
-    """What the pod has in common with those that its controller creates in its place."""
-    return pod.owner.uid if pod.owner else pod.uid
+def _workload(pod: WatchedPod) -> tuple[str, str]:
+    """What the pod has in common with those that its controller creates in its place.
+
+    Its namespace too: whoever makes a pod writes its owner's uid, which may be that of another namespace's controller.
+    """
+    return pod.namespace, pod.owner.uid if pod.owner else pod.uid
 
 
 def _is_of_a_daemon_set(pod: WatchedPod) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import PodKey
 from topomend.kube.client import Client
-from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.errors import NotFound, Refused, ServerFailed, TooManyRequests, Unanswered
 from topomend.kube.pod_groups import GROUP_RESOURCES
 from topomend.kube.resources import PODS
 from topomend.model.pods.scheduling import PodGroup, WatchedPod
@@ -29,7 +29,8 @@ from topomend.wire.pods.pod_group import KUBERNETES, LABELS, read_composite, rea
 
 INCOMPLETE_SECONDS = 300.0
 """How long a group is waited for that stays incomplete. Then the pods that are there are let go together: some of the
-others may have been deleted after they succeeded, and others may never come."""
+others may have been deleted after they succeeded, and others may never come. So long it is also tried to read the
+object of a group where the API server fails to answer about it."""
 
 SETTLE_SECONDS = 2.0
 """How long no pod may have joined a group of unknown size before it counts as complete."""
@@ -117,9 +118,11 @@ class Gangs:
         gated = members.free if members and members.free else [pod]
         if len(gated) > MAX_SIZE:
             return [pod]
+        since = [snapshot.gated_since.get((pod.namespace, pod.name), 0.0) for pod in gated]
+        end = min(since) + INCOMPLETE_SECONDS
         size = group.size
         if size is None:
-            known = self._asked(key, pod.namespace, lambda: self._read_group(*key), _fresh)
+            known = self._asked(key, pod.namespace, lambda: self._read_group(*key, end), _fresh)
             if isinstance(known, Result):
                 return known
             size = known.size
@@ -127,7 +130,6 @@ class Gangs:
                 self._announcer.composite(pod, group.name, known.composite)
         if size is not None and (size <= 1 or size > MAX_SIZE):
             return [pod]
-        since = [snapshot.gated_since.get((pod.namespace, pod.name), 0.0) for pod in gated]
         if size is None:
             wait = self._until(max(since) + SETTLE_SECONDS)
         else:
@@ -211,15 +213,23 @@ class Gangs:
         finally:
             self._asking.discard(key)
 
-    def _read_group(self, namespace: str, group: PodGroup) -> _Group:
-        """Without a size where the group has no object, or one that cannot be read: its pods then go as they are."""
+    def _read_group(self, namespace: str, group: PodGroup, end: float) -> _Group:
+        """Without a size where the group has no object, or one that cannot be read: its pods then go as they are.
+
+        What may pass, such as a webhook that converts such objects and is down, is waited for until ``end``. Raises
+        APIError.
+        """
         for resource in GROUP_RESOURCES.get(group.api_group, ()):
             try:
                 content = self._client.get(resource, group.name, namespace)
                 return _Group(read_group_size(group.api_group, content), read_composite(group.api_group, content))
             except NotFound:
                 continue
-            except (Forbidden, MalformedObject):
+            except (ServerFailed, TooManyRequests, Unanswered):
+                if self._clock() < end:
+                    raise
+                return _Group()
+            except (Refused, MalformedObject):
                 return _Group()
         return _Group()
 

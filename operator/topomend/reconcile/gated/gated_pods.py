@@ -21,7 +21,7 @@ from topomend.model.pods.scheduling import PodGroup, WatchedPod
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.gated.gangs import Gangs
 from topomend.reconcile.nodes.replay_shares import new_shares, within_shares
-from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.pod_id import PodID, WorkloadID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
 from topomend.relaunch import pod_requests
 from topomend.replay.effort import UNLIMITED, Effort, TurnOver
@@ -104,16 +104,13 @@ class GatedPods:
         if pod is None or pod.uid != pod_id.uid or not self._is_ungatable(pod):
             self._yields.pop(pod_id, None)
             return DONE
-        backoff = self._backoff.remaining(pod.owner.uid) if pod.owner else 0.0
+        backoff = self._backoff.remaining(WorkloadID.of(pod)) if pod.owner else 0.0
         if backoff:
             return Result(backoff)
-        located = self._located(pod)
-        if isinstance(located, Result):
-            return located
-        pod = located
         if pod.group and not self._goes_alone(pod, pod.group):
             return self._reconcile_group(pod, pod.group, effort)
-        return self._reconcile_alone(pod_id, pod, effort)
+        located = self._located(pod)
+        return located if isinstance(located, Result) else self._reconcile_alone(pod_id, located, effort)
 
     def leave_to_scheduler(self, pod: WatchedPod, nodes: Sequence[str], useless: Sequence[str]) -> None:
         """Ungate the pod for nodes that are full in total, where kube-scheduler evicts others for it. Raises APIError.
@@ -155,8 +152,10 @@ class GatedPods:
     def _located(self, pod: WatchedPod) -> WatchedPod | Result:
         """The gated pod with what is known of its volumes; or when to try again."""
         later = self._volumes.look_up(pod)
-        if later.after is not None:
-            return later
+        return self._with_volumes(pod) if later.after is None else later
+
+    def _with_volumes(self, pod: WatchedPod) -> WatchedPod:
+        """The gated pod with what the snapshot has of its volumes."""
         known = self._store.snapshot.gated.get((pod.namespace, pod.name)) if pod.claims else None
         return known if known and known.uid == pod.uid and known.version == pod.version else pod
 
@@ -201,6 +200,10 @@ class GatedPods:
         gathered = self._gangs.gather(pod, group)
         if isinstance(gathered, Result):
             return gathered
+        later = self._volumes.look_up_all(list(filter(self._is_ungatable, gathered)))
+        if later.after is not None:
+            return later
+        # After the requests: while answers are awaited for two groups, nodes are chosen for others.
         if not self._permits.take(pod.namespace, GROUP_BUSY_SECONDS):
             return Result(GROUP_BUSY_SECONDS)
         try:
@@ -246,16 +249,12 @@ class GatedPods:
         self, pod: WatchedPod, pods: Sequence[WatchedPod], seconds: float, effort: Effort
     ) -> Sequence[gang.Placed] | Result:
         """Nodes that admit ``pods`` together, among them ``pod``, on which they are assumed; or when to try again."""
-        waiting = list[WatchedPod]()
-        for member in filter(self._is_ungatable, pods):
-            located = self._located(member)
-            if isinstance(located, Result):
-                return located
-            waiting.append(located)
+        waiting = [self._with_volumes(member) for member in filter(self._is_ungatable, pods)]
         if not waiting:
             return DONE  # ``pod`` has been deleted since it was looked up
         first = min(waiting, key=lambda member: member.order)
-        if pod is not first and pod.uid in self._followers:
+        is_first = pod.uid == first.uid
+        if not is_first and pod.uid in self._followers:
             return Result(RETRY_SECONDS)  # the first pod of the group is requeued by the change that matters
         widened, for_group = [self._widened(member) for member in waiting], new_shares(seconds)
         devices = self._devices.on_best_nodes(waiting, for_group)
@@ -278,7 +277,7 @@ class GatedPods:
         if isinstance(chosen, gang.Unplaced):
             self._followers[pod.uid] = None
             result = self._wait(chosen.pod, chosen.wait, waiting, effort)
-            return result if pod is first else Result(RETRY_SECONDS)
+            return result if is_first else Result(RETRY_SECONDS)
         for placed in chosen:
             self._devices.note(placed.pod, placed.node, placed.parts)
         return chosen

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice, takewhile
+from math import inf
 from typing import TypeVar
 
 from topomend.base.bounded_dict import BoundedDict
@@ -22,7 +23,7 @@ from topomend.decide.diagnosis.feasibility import Diagnosis, ExcludedNodes, diag
 from topomend.decide.diagnosis.filters import lacking_in_total
 from topomend.decide.eligibility import why_opted_out
 from topomend.decide.queue import victims
-from topomend.decide.queue.lines import QueueLines
+from topomend.decide.queue.lines import QueueLines, in_turns
 from topomend.decide.queue.order import Reservation, reserved_numa_nodes
 from topomend.kube.client import Client
 from topomend.kube.resources import PRIORITY_CLASSES
@@ -69,6 +70,10 @@ WAITS = Exponential(2.0, 10.0)
 
 MAX_TRIED = 5
 """Pods at a time."""
+
+NEGLECTED_SECONDS = 10.0
+"""After how long without a turn a namespace has the last of them: pods that nothing can help, of higher priority or of
+many namespaces, are due again for ever, and may be more than there are turns."""
 
 MAX_OTHERS = 3
 """With how many other pods it is tried whether kube-scheduler makes room for two at once."""
@@ -133,6 +138,7 @@ class Preemptor:
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._attempts: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
         self._waits: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
+        self._turns: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._lines = QueueLines()
         self._lowest: tuple[float, int] | None = None
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
@@ -164,6 +170,7 @@ class Preemptor:
             ends = self._clock() + WORK_SECONDS
             first = self._first_waiting()
             for number, pod in enumerate(takewhile(lambda _: self._clock() <= ends, first)):
+                self._turns[pod.namespace] = self._clock()
                 if self._has_opted_out(pod) or pod.uid in self._together.waiting:
                     continue
                 self._rest(pod)
@@ -179,31 +186,43 @@ class Preemptor:
     def _first_waiting(self) -> Sequence[WatchedPod]:
         """The first waiting pods whose priority is above that of some pods of the cluster.
 
-        Of those of one priority the largest comes first: a small one finds a NUMA node beside it more often than it
-        beside a small one.
+        In one priority the namespaces take turns: no other waits until the pods of one are served. Of those that have
+        their turn the largest comes first: a small one finds a NUMA node beside it more often than it beside a small
+        one.
         """
         snapshot = self._store.snapshot
         if not snapshot.gated:
             return ()
         lowest = self._lowest_priority()
         lines = self._lines.of(snapshot, self._clock())
-        first = [pod for line in lines for pod in self._first_of(snapshot, line, lowest)]
-        first = nsmallest(MAX_TRIED, first, key=lambda pod: pod.order)
+        by_turn = in_turns((self._due_of(snapshot, line, lowest) for line in lines), MAX_TRIED)
+        first = self._with_neglected(snapshot, sorted(by_turn, key=lambda pod: -pod.priority))
         if not any(self._waited(snapshot, pod) >= PATIENCE_SECONDS for pod in first):
             return ()
         return sorted(first, key=lambda pod: (-pod.priority, -requests_of(pod.pod).get("cpu", 0), pod.order))
 
+    def _with_neglected(self, snapshot: Snapshot, due: Sequence[WatchedPod]) -> Sequence[WatchedPod]:
+        """The first of ``due``, the last of them from the namespace that had no turn for longest, if that is long."""
+
+        def neglected(pod: WatchedPod) -> float:
+            return min(self._waited(snapshot, pod), self._clock() - self._turns.get(pod.namespace, -inf))
+
+        longest = max(due[MAX_TRIED - 1 :], key=neglected, default=None)
+        if longest is None or neglected(longest) < NEGLECTED_SECONDS:
+            return due[:MAX_TRIED]
+        return [*due[: MAX_TRIED - 1], longest]
+
     def _has_opted_out(self, pod: WatchedPod) -> bool:
         return bool(why_opted_out(pod, self._limits.limits(pod.namespace)))
 
-    def _first_of(self, snapshot: Snapshot, line: Iterator[WatchedPod], lowest: int) -> Iterator[WatchedPod]:
-        """The first gated pods of a namespace that wait for a node; their line is in the order of priority."""
+    def _due_of(self, snapshot: Snapshot, line: Iterator[WatchedPod], lowest: int) -> Iterator[WatchedPod]:
+        """The gated pods of a namespace that wait for a node and are due; their line is in the order of priority."""
 
         def is_tried(pod: WatchedPod) -> bool:
             key = (pod.namespace, pod.name)
             return key not in snapshot.assumed and self._is_patient(snapshot, pod)
 
-        return islice(filter(is_tried, takewhile(lambda pod: pod.priority > lowest, line)), MAX_TRIED)
+        return filter(is_tried, takewhile(lambda pod: pod.priority > lowest, line))
 
     def _is_patient(self, snapshot: Snapshot, pod: WatchedPod) -> bool:
         """Whether the pod, which may preempt others, has waited and was not tried for a while."""

@@ -12,6 +12,7 @@ from topomend.cache.snapshot import Snapshot, is_newer
 from topomend.decide.diagnosis.feasibility import ExcludedNodes
 from topomend.decide.diagnosis.node_status import backing_off
 from topomend.model.pods.scheduling import WatchedPod
+from topomend.reconcile.pod_id import WorkloadID
 from topomend.runtime.backoff import Backoff
 
 MAX_ENTRIES = 10_000
@@ -23,14 +24,14 @@ class NodeBackoff:
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
-        self._versions: dict[str, dict[str, str]] = {}
-        self._order: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._versions: dict[WorkloadID, dict[str, str]] = {}
+        self._order: OrderedDict[tuple[WorkloadID, str], None] = OrderedDict()
         self._lock = threading.Lock()
 
     def record_refusal(self, pod: WatchedPod) -> None:
         """Have the node of a refused pod back off from the pod's workload."""
-        workload = _workload_key(pod)
-        self._backoff.failed(_key(workload, pod.node), pod.uid)
+        workload = WorkloadID.of(pod)
+        self._backoff.failed((workload, pod.node), pod.uid)
         with self._lock:
             self._versions.setdefault(workload, {})[pod.node] = pod.version
             self._order.pop((workload, pod.node), None)
@@ -38,7 +39,7 @@ class NodeBackoff:
             while len(self._order) > MAX_ENTRIES:
                 self._forget(*self._order.popitem(last=False)[0])
 
-    def _forget(self, workload: str, node: str) -> None:
+    def _forget(self, workload: WorkloadID, node: str) -> None:
         del self._versions[workload][node]
         if not self._versions[workload]:
             del self._versions[workload]
@@ -49,32 +50,20 @@ class NodeBackoff:
 
     def remaining(self, snapshot: Snapshot, pod: WatchedPod) -> float | None:
         """Seconds until the first of the nodes is a candidate again; None where none backs off."""
-        workload = _workload_key(pod)
-        return min((self._backoff.remaining(_key(workload, node)) for node in self._nodes(snapshot, pod)), default=None)
+        workload = WorkloadID.of(pod)
+        return min((self._backoff.remaining((workload, node)) for node in self._nodes(snapshot, pod)), default=None)
 
     def _nodes(self, snapshot: Snapshot, pod: WatchedPod) -> list[str]:
-        workload = _workload_key(pod)
+        workload = WorkloadID.of(pod)
         with self._lock:
             versions = dict(self._versions.get(workload, {}))
         return [
             node
             for node, version in versions.items()
-            if self._backoff.remaining(_key(workload, node)) and not _published_since(snapshot, node, version)
+            if self._backoff.remaining((workload, node)) and not _published_since(snapshot, node, version)
         ]
 
 
 def _published_since(snapshot: Snapshot, node: str, version: str) -> bool:
     publication = snapshot.publications.get(node)
     return publication is not None and is_newer(publication.version, version)
-
-
-def _workload_key(pod: WatchedPod) -> str:
-    """The key that a pod shares with its replacements: its controller's uid, or the name of the first pod."""
-    if pod.owner:
-        return pod.owner.uid
-    first = pod.name.removesuffix(f"-r{pod.attempt}") if pod.attempt else pod.name
-    return f"{pod.namespace}/{first}"
-
-
-def _key(workload: str, node: str) -> str:
-    return f"{workload} {node}"

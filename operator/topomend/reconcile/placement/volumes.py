@@ -9,8 +9,8 @@ read. Leaves to ``decide`` what follows: a pod whose volumes are not known is ke
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import PodVolumesRead
@@ -24,6 +24,7 @@ from topomend.reconcile.result import DONE, Result
 from topomend.reconcile.store import Store
 from topomend.replay.lifecycle.node_affinity import parsed
 from topomend.runtime.backoff import Exponential
+from topomend.runtime.queues.fair_permits import FairPermits
 from topomend.wire.document import MalformedObject
 from topomend.wire.pods.scheduling import MAX_CLAIMS
 
@@ -47,6 +48,10 @@ DENIED_SECONDS = 300.0
 READERS, TURN_SECONDS, TURNS_SECONDS = 2, 0.05, 10.0
 """How many pods' volumes are looked up at a time, how long a worker waits for that, and how long a pod is tried again
 for it: workers are left to all other pods, however slow the answers are."""
+
+GROUP_SECONDS = 5.0
+"""How long the volumes of the pods of a group are looked up in a row. Then groups of other namespaces have their turn,
+and this one goes on until it has been tried for TURNS_SECONDS: the volumes of the rest are not known."""
 
 MAX_CLAIMS_KNOWN, MAX_ENTRIES = 1_000, 10_000
 
@@ -75,7 +80,7 @@ class Volumes:
 
     def __init__(self, client: Client, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._store, self._clock = client, store, clock
-        self._readers = threading.BoundedSemaphore(READERS)
+        self._readers, self._groups = threading.BoundedSemaphore(READERS), FairPermits(READERS, clock)
         self._looked: BoundedDict[str, _Looked] = BoundedDict(MAX_ENTRIES)
         self._known: BoundedDict[tuple[str, str], tuple[float, Terms | None]] = BoundedDict(MAX_CLAIMS_KNOWN)
         self._denied: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
@@ -86,13 +91,12 @@ class Volumes:
         it is not to wait for that. Raises nothing: what cannot be read is not known."""
         if not pod.claims:
             return DONE
-        now = self._clock()
-        looked = self._looked.get(pod.uid) or _Looked(now, 0, now)
-        self._looked[pod.uid] = looked
+        looked = self._looked_at(pod)
+        now = self._clock()  # after that: a new pod is due from then on
         if now < looked.due:
             return DONE
         if not self._readers.acquire(timeout=TURN_SECONDS):
-            return Result(RETRY_SECONDS) if now < looked.since + TURNS_SECONDS else DONE
+            return self._later(looked)
         try:
             volumes = self._volumes_of(pod)
         except _Missing:
@@ -105,6 +109,52 @@ class Volumes:
         self._looked[pod.uid] = _Looked(looked.since, times, self._clock() + AGAIN.seconds(times))
         self._store.apply(PodVolumesRead(pod.namespace, pod.name, pod.uid, volumes))
         return DONE
+
+    def look_up_all(self, pods: Sequence[WatchedPod]) -> Result:
+        """As ``look_up``, for pods of one namespace that go together: first those that were never looked up.
+
+        All are due again no sooner than after as long as this took: the first would be as the last ones are read.
+        """
+        looked = [(pod, self._looked_at(pod)) for pod in pods if pod.claims]
+        began = self._clock()
+        due = [(pod, so_far) for pod, so_far in looked if so_far.due <= began]
+        if not due:
+            return DONE
+        namespace = pods[0].namespace
+        if not self._groups.take(namespace, RETRY_SECONDS):
+            return Result(RETRY_SECONDS)
+        try:
+            new = [pod for pod, so_far in due if not so_far.times]
+            later = self._look_up_until(began + GROUP_SECONDS, new or [pod for pod, _ in due])
+        finally:
+            self._groups.give_back(namespace)
+        if later.after is None:
+            self._leave([pod for pod, _ in looked], self._clock() - began)
+        return later
+
+    def _look_up_until(self, ends: float, pods: Sequence[WatchedPod]) -> Result:
+        for pod in pods:
+            later = self.look_up(pod) if self._clock() < ends else self._later(self._looked_at(pod))
+            if later.after is not None:
+                return later
+        return DONE
+
+    def _leave(self, pods: Sequence[WatchedPod], seconds: float) -> None:
+        """Have none of these pods be due earlier than in so many seconds."""
+        due = self._clock() + seconds
+        for pod in pods:
+            looked = self._looked_at(pod)
+            self._looked[pod.uid] = replace(looked, due=max(looked.due, due))
+
+    def _looked_at(self, pod: WatchedPod) -> _Looked:
+        """What has been done for the pod so far; the volumes of a new one are looked for from now on."""
+        now = self._clock()
+        looked = self._looked[pod.uid] = self._looked.get(pod.uid) or _Looked(now, 0, now)
+        return looked
+
+    def _later(self, looked: _Looked) -> Result:
+        """When to try again for a turn, which a pod does not wait for without an end."""
+        return Result(RETRY_SECONDS) if self._clock() < looked.since + TURNS_SECONDS else DONE
 
     def of(self, pod: WatchedPod) -> tuple[Terms, ...] | None:
         """The terms of the pod's volumes, for one that the snapshot may not have; None where they are not known now."""

@@ -81,9 +81,15 @@ class Brake:
     request: one that is slow delays nobody else. The list is changed before it is written, and back where that fails.
     """
 
-    def __init__(self, client: Client, namespace: str, why_not_gating: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        why_not_gating: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client, self._namespace, self._why_not_gating = client, namespace, why_not_gating
-        self._list = _List()
+        self._clock, self._list = clock, _List()
         self._counted: BoundedDict[str, None] = BoundedDict(REMEMBERED)
         self._off_because = ""
         self._lock = threading.Lock()
@@ -112,7 +118,7 @@ class Brake:
         return problem
 
     def _engage(self, listed_owners: dict[str, _Listed], owner: Owner, pod: WatchedPod) -> str:
-        now, name = time.monotonic(), f"{pod.namespace}/{owner.kind}/{owner.name}"[:_LONGEST_TEXT]
+        now, name = self._clock(), f"{pod.namespace}/{owner.kind}/{owner.name}"[:_LONGEST_TEXT]
         with self._lock:
             before = listed_owners.get(owner.uid)
             if before and before.namespace != pod.namespace:
@@ -142,13 +148,13 @@ class Brake:
         self._off_because = problem
         return problem
 
-    def lists(self, owner_uid: str) -> bool:
-        """Whether this operator has the controller on its list."""
-        return owner_uid in (self._list.owners or ())
+    def lists(self, pod: WatchedPod) -> bool:
+        """Whether this operator has the pod's controller on its list."""
+        return _listing_of(pod, self._list.owners or {}) is not None
 
     def because(self, pod: WatchedPod) -> str:
         """Why a pod is gated whose controller is listed; empty for any other."""
-        listed = (self._list.owners or {}).get(pod.owner.uid) if pod.owner else None
+        listed = _listing_of(pod, self._list.owners or {})
         if listed is None or pod.owner is None:
             return ""
         refused = listed.refused or "one of them"
@@ -161,23 +167,23 @@ class Brake:
     def oldest_seconds(self) -> float:
         """For how long this operator has known one of them to be listed, at most; 0 where there is none."""
         listed_owners = (self._list.owners or {}).copy()
-        now = time.monotonic()
+        now = self._clock()
         return max((now - listed.since for listed in listed_owners.values()), default=0.0)
 
     def forget(self) -> None:
         """Forget the list, so that it is read again: another operator may have changed it."""
         self._list = _List()  # a thread that is about to change the former one does not change this
 
-    def release(self, still_gated: Iterable[str]) -> None:
+    def release(self, still_gated: Iterable[WatchedPod]) -> None:
         """Remove controllers whose pods are admitted again. Raises APIError.
 
-        ``still_gated`` are the uids of controllers that have gated pods. For one thread.
+        ``still_gated`` are the gated pods for which controllers stay on the list. For one thread.
         """
         if self._why_off():
             return
-        listed_owners, now = self._read_once(self._list), time.monotonic()
-        for uid in still_gated if listed_owners else ():
-            if listed := listed_owners.get(uid):
+        listed_owners, now = self._read_once(self._list), self._clock()
+        for pod in still_gated if listed_owners else ():
+            if listed := _listing_of(pod, listed_owners):
                 listed.last_needed = now
         if not self._quiet(listed_owners):
             return
@@ -196,7 +202,7 @@ class Brake:
 
     def _quiet(self, listed_owners: dict[str, _Listed]) -> Sequence[str]:
         """The controllers that have had no gated or refused pod for QUIET_SECONDS."""
-        latest = time.monotonic() - QUIET_SECONDS
+        latest = self._clock() - QUIET_SECONDS
         return [uid for uid, listed in listed_owners.copy().items() if listed.last_needed < latest]
 
     def _restore(
@@ -220,7 +226,7 @@ class Brake:
             self._write({})  # the API server notices a change sooner than a new object
         except Forbidden as error:
             _log.warning("the storm brake is off: %s", error)
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             if kept.owners is None:
                 kept.owners = {uid: _Listed(name, now, now, now) for uid, name in names.items()}
@@ -261,6 +267,12 @@ class Brake:
         """Whether the policy may gate pods like this one, and its reference to an owner may be a real one."""
         is_gated_namespace = pod.namespace not in (*UNGATED_NAMESPACES, self._namespace)
         return is_gated_namespace and not pod.critical and owners.is_wellformed(owner)
+
+
+def _listing_of(pod: WatchedPod, listed_owners: Mapping[str, _Listed]) -> _Listed | None:
+    """The pod's controller as listed; None where it is not, or is another namespace's, whose uid the pod names."""
+    listed = listed_owners.get(pod.owner.uid) if pod.owner else None
+    return listed if listed and listed.namespace == pod.namespace else None
 
 
 def _is_full(listed_owners: Mapping[str, _Listed], namespace: str) -> bool:

@@ -27,7 +27,7 @@ from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.placement.volumes import Volumes
-from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.pod_id import PodID, WorkloadID
 from topomend.reconcile.refused.owners import why_not_recreated
 from topomend.reconcile.refused.refused_pods import RefusedPods, widened
 from topomend.reconcile.result import DONE, Result
@@ -74,14 +74,14 @@ class UnboundPods:
     ) -> None:
         self._client, self._store, self._limits, self._refused_pods = client, store, limits, refused_pods
         self._volumes, self._backoff, self._clock = volumes, backoff, clock
-        self._owners: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
+        self._owners: BoundedDict[WorkloadID, None] = BoundedDict(MAX_ENTRIES)
         self._due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
-        self._job_due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._job_due: BoundedDict[WorkloadID, float] = BoundedDict(MAX_ENTRIES)
         self._faults = ObjectFaults(_log, "no other node is found for it", clock)
 
     def widened(self, pod: WatchedPod) -> WatchedPod:
         """``pod`` as one to be ungated for every node that admits it, where the scheduler could not bind its like."""
-        if pod.owner is None or pod.owner.uid not in self._owners:
+        if pod.owner is None or WorkloadID.of(pod) not in self._owners:
             return pod
         return widened(pod)
 
@@ -98,7 +98,7 @@ class UnboundPods:
             later = self._why_later(unbound, limits, effort) or self._refused_pods.why_later(pod, limits)
             if later:
                 return later
-        self._backoff.failed(_workload(pod), pod.uid)
+        self._backoff.failed(WorkloadID.of(pod), pod.uid)
         return self._refused_pods.relaunch_unbound(pod, limits.max_attempts, effort)
 
     def _why_later(self, unbound: UnboundPod, limits: Limits, effort: Effort) -> Result | None:
@@ -106,7 +106,7 @@ class UnboundPods:
         pod = unbound.pod
         if not is_relaunched_when_unbound(pod, limits):
             return DONE
-        wait = max(unbound.since + PATIENCE_SECONDS - self._clock(), self._backoff.remaining(_workload(pod)))
+        wait = max(unbound.since + PATIENCE_SECONDS - self._clock(), self._backoff.remaining(WorkloadID.of(pod)))
         if wait > 0:
             return Result(wait)
         nodes = self._other_nodes(self._store.snapshot, pod, effort)
@@ -133,7 +133,8 @@ class UnboundPods:
     def _replace(self, snapshot: Snapshot, pod: WatchedPod, effort: Effort) -> None:
         if pod.owner is None or not is_recreated_when_deleted(pod, self._limits.limits(pod.namespace)):
             return
-        if self._clock() < self._job_due.get(pod.owner.uid, 0.0):
+        workload = WorkloadID.of(pod)
+        if self._clock() < self._job_due.get(workload, 0.0):
             return
         nodes = self._other_nodes(snapshot, pod, effort)
         if not nodes or why_not_recreated(self._client, pod.owner, pod.namespace):
@@ -142,11 +143,11 @@ class UnboundPods:
         if not nodes:
             self._due[pod.uid] = self._clock() + ELSEWHERE_SECONDS
             return
-        self._owners[pod.owner.uid] = None
+        self._owners[workload] = None
         if pod_requests.clear(self._client, pod):
-            self._backoff.failed(pod.owner.uid, pod.uid)
+            self._backoff.failed(workload, pod.uid)
             if counts_deletions(pod.owner):
-                self._job_due[pod.owner.uid] = self._clock() + JOB_SECONDS
+                self._job_due[workload] = self._clock() + JOB_SECONDS
             name, count = f"{pod.namespace}/{pod.name}", len(nodes)
             _log.info("%s was deleted: no scheduler uses its nodes, and %s others admit it", name, count)
 
@@ -166,8 +167,3 @@ class UnboundPods:
 
 def _patience(pod: WatchedPod) -> float:
     return JOB_SECONDS if pod.owner and counts_deletions(pod.owner) else PATIENCE_SECONDS
-
-
-def _workload(pod: WatchedPod) -> str:
-    """The key that a bare pod shares with its replacements: they have its name."""
-    return f"{pod.namespace}/{pod.name}"

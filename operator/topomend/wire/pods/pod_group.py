@@ -4,6 +4,7 @@ Owns the names that the field gives to such groups: Kubernetes' own PodGroup (KE
 JobSet, and the PodGroups of the scheduler plugins and of Volcano. Leaves what becomes of a group to ``decide/gang``.
 """
 
+import re
 from typing import Any
 
 from topomend.model.pods.scheduling import PodGroup
@@ -28,6 +29,9 @@ VOLCANO_NAME = "scheduling.k8s.io/group-name"
 
 MAX_NAME, MAX_SIZE = 253, 1 << 31
 
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""What an object may be called (apimachinery pkg/util/validation/validation.go:IsDNS1123Subdomain)."""
+
 
 def read_pod_group(pod: Document) -> PodGroup | None:
     """The group of a Pod object; None for a pod that is useful alone. A name that no object can have names no group."""
@@ -44,7 +48,10 @@ def read_pod_group(pod: Document) -> PodGroup | None:
 
 
 def _group(api_group: str, name: str, size: int | None = None) -> PodGroup | None:
-    return PodGroup(api_group, name, size) if 0 < len(name) <= MAX_NAME else None
+    if not 0 < len(name) <= MAX_NAME:
+        return None
+    can_be = api_group == KUEUE or _NAME.fullmatch(name)  # a group of Kueue's has no object that is asked for
+    return PodGroup(api_group, name, size) if can_be else None
 
 
 def _read_size(text: str) -> int | None:

@@ -14,10 +14,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.check.cluster import facts_of
+from tests.deploy.base.test_renamed import PREFIX, renamed
 
 from topomend.check.catalogue import CHECKS
+from topomend.check.installed_objects import read_deployment
+from topomend.check.shipped import Shipped
 from topomend.cli.kubectl_numa import numa
 from topomend.cli.numa.check import check
+from topomend.cli.numa.check.cluster_facts import manifests, names_of
 
 WRONG = {"metadata": 7, "spec": 7, "status": 7, "data": 7, "webhooks": 7, "resources": [7]}
 NAMED = {"name": "x", "namespace": "y", "resourceVersion": "1", "labels": {"app.kubernetes.io/component": 7}}
@@ -120,3 +125,14 @@ def test_wait_says_once_what_it_waits_for_until_its_time_is_over(
     assert line.startswith("waiting: TM101 CustomResourceDefinition brakes.topomend.io: ")
     assert line.endswith(", and 3 more")
     assert result.stdout.startswith("ERROR    TM101  4 CustomResourceDefinitions (")
+
+
+def test_the_policies_of_an_operator_that_observes_are_looked_for_under_their_prefix(tmp_path: Path) -> None:
+    items = renamed(tmp_path, "observe")
+    (deployment,) = [item for item in items if item["kind"] == "Deployment"]
+    facts = facts_of(operators=(read_deployment(deployment),))
+    assert facts.observes
+    bindings = [item["spec"] for item in items if item["kind"] == "ValidatingAdmissionPolicyBinding"]
+    installed = {spec["policyName"]: spec["paramRef"]["name"] for spec in bindings}
+    assert Shipped(manifests()).policies(names_of(facts), observes=True) == installed
+    assert all(name.startswith(PREFIX) for name in installed)

@@ -4,16 +4,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from tests.interrupts import heeded, interrupt_in_a_finalizer
 
 from topomend.cli.numa.cluster.interrupt import until_interrupted
 
 
 @pytest.fixture(autouse=True)
-def heeded() -> Iterator[None]:
-    """A shell's background job ignores interrupts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+def heeding() -> Iterator[None]:
+    with heeded():
+        yield
 
 
 def interrupt() -> None:
@@ -35,6 +34,15 @@ def test_one_that_comes_while_the_next_is_waited_for_ends_it_at_once() -> None:
         yield 1
         interrupt()
         pytest.fail("it went on")
+
+    assert list(until_interrupted(items())) == [1]
+
+
+def test_one_that_a_finalizer_swallows_ends_it_after_the_next_item() -> None:
+    def items() -> Iterator[int]:
+        interrupt_in_a_finalizer()
+        yield 1
+        yield 2
 
     assert list(until_interrupted(items())) == [1]
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from tests.builders import READY, node_state
 from tests.cli.numa.selftest.served_node import AWAY, Answer, ServedNode, failure, kubeconfig_of
 from tests.clock import Clock
+from tests.interrupts import heeded, interrupt_in_a_finalizer
 from tests.selftest.seen import case_of
 
 from topomend.check.installed_objects import COMPONENT_LABEL
@@ -23,6 +24,7 @@ from topomend.cli.numa.selftest.trials import Outcome, Trials
 from topomend.kube.client import connect
 from topomend.model.condition import Condition
 from topomend.model.nodes.node_state import NodeState
+from topomend.selftest.cases import Case
 from topomend.selftest.compare import Agreement, Judgement
 
 PATIENCE = 300
@@ -301,3 +303,23 @@ def test_what_never_stays_the_same_is_unsure(tmp_path: Path) -> None:
     why = "what is published of the pod has not stayed the same within 10 s"
     assert unsure.judgement == Judgement(Agreement.UNSURE, (why,))
     assert agreeing.judgement == Judgement(Agreement.AGREES)
+
+
+def test_an_interrupt_that_a_finalizer_swallows_ends_the_test_after_the_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_whole = Trials.try_case
+
+    def interrupted(trials: Trials, case: Case) -> Outcome:
+        interrupt_in_a_finalizer()
+        return in_whole(trials, case)
+
+    monkeypatch.setattr(Trials, "try_case", interrupted)
+    node = served()
+    with heeded():
+        result = ask(node, tmp_path)
+    assert result.exit_code == 3, result.output
+    answer = json.loads(result.stdout)
+    assert answer["counts"]["agrees"] == 1
+    assert answer["notes"] == ["interrupted: the other cases were not tried"]
+    assert not node.namespaces

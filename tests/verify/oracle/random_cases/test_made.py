@@ -1,14 +1,13 @@
 """Replay agrees with the kubelet's own managers on the known machines, and on those of random shapes.
 
-SEED repeats a run. A disagreement becomes a kept case.
+TOPOMEND_SEED repeats a run. A disagreement becomes a kept case.
 """
 
-import os
-import secrets
 from collections.abc import Iterator
 from random import Random
 
 import pytest
+from tests.seeds import SEED
 from verify.oracle.agreement import play
 from verify.oracle.build import oracle_binary
 from verify.oracle.compare import MERGINGS
@@ -18,8 +17,6 @@ from verify.oracle.random_cases.made import KNOWN, machine_of_shape, random_shap
 
 CASES_OF_KNOWN, RANDOM_SHAPES = 5, 150
 """``make oracle`` tries more, night after night."""
-
-SEED = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
 
 
 @pytest.fixture(scope="module")

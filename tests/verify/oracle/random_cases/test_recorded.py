@@ -1,14 +1,13 @@
 """Replay agrees with the kubelet's own managers on recorded machines: odd, broken and wide ones among them.
 
-They are not part of the project; the test runs if they are next to it. SEED repeats a run.
+They are not part of the project; the test runs if they are next to it. TOPOMEND_SEED repeats a run.
 """
 
-import os
-import secrets
 from collections.abc import Iterator
 from random import Random
 
 import pytest
+from tests.seeds import SEED
 from verify.oracle.agreement import play
 from verify.oracle.build import oracle_binary
 from verify.oracle.compare import MERGINGS
@@ -32,9 +31,7 @@ def oracle() -> Iterator[KubeletOracle]:
 @pytest.mark.parametrize("name", RECORDED)
 def test_replay_agrees_on_a_recorded_machine(name: str, oracle: KubeletOracle) -> None:
     machine = recorded_machine(name)
-    first = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
-    print(f"seed {first}")
-    for seed in range(first, first + CASES):
+    for seed in range(SEED, SEED + CASES):
         case = random_case(Random(seed), machine)
         disagreement = play(case, oracle, MERGINGS[seed % len(MERGINGS)]).disagreement
         assert disagreement is None, f"case {seed}: {disagreement}"

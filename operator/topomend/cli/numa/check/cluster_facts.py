@@ -19,7 +19,16 @@ from topomend.check import installed_objects as objects
 from topomend.check.facts import Authority, Facts, GroupOfPods, Lease, Malformed, Parameter, Part, Publication, Right
 from topomend.check.finding import Subject
 from topomend.check.node_objects import read_labels, read_publication
-from topomend.check.shipped import CLAIMS_FLAG, DEFRAGMENT_FLAG, GATING, KUEUE_FLAG, Names, Shipped, rights_of_component
+from topomend.check.shipped import (
+    CLAIMS_FLAG,
+    DEFRAGMENT_FLAG,
+    GATING,
+    KUEUE_FLAG,
+    OPERATOR,
+    Names,
+    Shipped,
+    rights_of_component,
+)
 from topomend.cli.numa.check.certificates import authority_of, certificate_of
 from topomend.cli.numa.check.rights import denied
 from topomend.cli.numa.cluster.cluster import Cluster
@@ -231,7 +240,7 @@ class ClusterFacts:
 
     def _of_installation(self, facts: Facts) -> _Steps:
         """What can be asked once it is known where the operator is and by which names it goes."""
-        names = _names(facts)
+        names = names_of(facts)
         return {
             Part.LEASE: partial(self._lease, names),
             Part.PARAMETERS: partial(self._parameters, names),
@@ -386,11 +395,13 @@ def _looks_aligned(spec: Document) -> bool:
     return False
 
 
-def _names(facts: Facts) -> Names:
+def names_of(facts: Facts) -> Names:
     """The names of the installation, as far as its workloads tell them."""
     names = Names()
     if operator := facts.operator:
         service = operator.value_of("--gating-service", "TOPOMEND_GATING_SERVICE", GATING)
+        if facts.observes:  # it has no Service of which kustomize could tell the operator the name
+            service = operator.account.replace(OPERATOR, GATING)
         names = replace(names, service=service if GATING in service else GATING)
         names = replace(names, operator=f"{operator.subject.namespace}/{operator.account or 'default'}")
     if facts.agents:

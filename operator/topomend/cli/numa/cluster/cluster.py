@@ -183,10 +183,11 @@ class Cluster:
 
     def _pods_on(self, nodes: Collection[str], but: str) -> "Iterator[tuple[str, Requests]]":
         """The node and the requests of each pod. For a few nodes the API server is asked about each of them."""
+        from topomend.wire.pods.pod_usage import read_usage  # noqa: PLC0415
 
         def reader(content: dict[str, Any]) -> "Iterable[tuple[str, Requests]]":
             node = content["spec"].get("nodeName", "")
-            return [] if node not in nodes or content["metadata"]["uid"] == but else [(node, _requests(content))]
+            return [] if node not in nodes or content["metadata"]["uid"] == but else [(node, read_usage(content))]
 
         few = len(nodes) <= FEW_NODES
         for which in [f"spec.nodeName={node}" for node in nodes] if few else ["spec.nodeName!="]:
@@ -236,18 +237,6 @@ class Cluster:
     def no_node(self, name: str, names: Iterable[str]) -> BadInput:
         """The error for a node that is none of ``names``."""
         return BadInput(f"no node {name}{did_you_mean(name, names) or '; kubectl get nodes lists them'}")
-
-
-def _requests(content: dict[str, Any]) -> "Requests":
-    """What a pod requests; nothing is known of one that topomend cannot read."""
-    from topomend.model.pods.pod import requests_of  # noqa: PLC0415
-    from topomend.wire.document import MalformedObject  # noqa: PLC0415
-    from topomend.wire.pods.pod import read_pod  # noqa: PLC0415
-
-    try:
-        return requests_of(read_pod(content))
-    except MalformedObject:
-        return {}
 
 
 @contextmanager

@@ -24,7 +24,10 @@ def until_interrupted(items: Iterator[_Item]) -> Iterator[_Item]:
 
 
 class _Interrupt:
-    """What to do about one: raise it while the next item is waited for, or remember it."""
+    """What to do about one: remember it, and raise it while the next item is waited for.
+
+    It is remembered there too, because Python drops what is raised in a finalizer: the next item is then the last.
+    """
 
     def __init__(self) -> None:
         self._waits, self._is_remembered = False, False
@@ -32,9 +35,9 @@ class _Interrupt:
     def came(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signal (signal.signal)."""
         del number, frame
-        if self._waits or self._is_remembered:
+        is_second, self._is_remembered = self._is_remembered, True
+        if self._waits or is_second:
             raise KeyboardInterrupt
-        self._is_remembered = True
 
     def next_of(self, items: Iterator[_Item]) -> _Item | None:
         """The next item; None at the end, and once an interrupt has come."""

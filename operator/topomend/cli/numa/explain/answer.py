@@ -20,20 +20,21 @@ from topomend.cli.numa.explain.refusal_table import refusal_table
 from topomend.cli.numa.explain.resize import explain_resized, is_pending
 from topomend.cli.numa.explain.surroundings import Surroundings
 from topomend.cli.numa.explain.wait import NO_WAIT, Wait, wait_of
-from topomend.cli.numa.explain.waiting import State, scheduling_event, scheduling_words, state_of
+from topomend.cli.numa.explain.waiting import State, ended_words, scheduling_event, scheduling_words, state_of
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import WIDE
 from topomend.cli.output.refusal_record import refusal_record
 from topomend.decide.claims.beside_devices import preference_words
 from topomend.decide.claims.device_claims import ClaimAnswer, Sharing
 from topomend.decide.diagnosis.feasibility import Diagnosis, diagnose
-from topomend.decide.diagnosis.node_status import UNKNOWN, NodeStatus
+from topomend.decide.diagnosis.node_status import INSUFFICIENT, UNKNOWN, NodeStatus, filtered
 from topomend.decide.diagnosis.totals import Requests, ask_with_totals, status_by_totals, too_small
 from topomend.explain.explanation import cause_of
 from topomend.explain.explanation import explain as explanation
 from topomend.explain.remedy import remedy_of
 from topomend.kube.resources import NODE_TOPOLOGIES
 from topomend.model.narrowing import ANYWHERE
+from topomend.model.nodes.node import Node
 from topomend.model.nodes.node_state import NodeState
 from topomend.model.pods.pod import Pod, requests_of
 from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod
@@ -41,6 +42,7 @@ from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch import narrowed_affinity
 from topomend.relaunch.conditions import SUCCEEDED
 from topomend.replay.admission import admit
+from topomend.replay.resize import is_shown
 from topomend.wire.group import ALIGNMENT_ANNOTATION
 
 
@@ -51,7 +53,7 @@ class NodeAnswer:
     ``refusal`` has the cause, the remedy and the nearest amounts where replay refuses the pod; empty elsewhere.
     ``aligned`` is whether a pod that asks for alignment has it on the node, or would; None for any other. ``remedy`` is
     what would get it admitted, in words; empty where nothing would, or where that was not asked. ``numbers`` are those
-    of the lines that are a table of amounts.
+    of the lines that are a table of amounts. ``over`` is whether the pod has ended, so that nothing is to be admitted.
     """
 
     lines: Sequence[str]
@@ -60,6 +62,12 @@ class NodeAnswer:
     aligned: bool | None = None
     remedy: str = ""
     numbers: Sequence[str] = ()
+    over: bool = False
+
+    @property
+    def admits(self) -> bool | None:
+        """What the exit code says; None where that is not known, and of a pod that has ended."""
+        return None if self.over else {YES: True, NO: False}.get(self.code)
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class Answer:
             "namespace": self.pod.namespace,
             "name": self.pod.name,
             "node": self.node or None,
-            "admitted": True if self.on_node.aligned is False else {YES: True, NO: False}.get(self.on_node.code),
+            "admitted": True if self.on_node.aligned is False else self.on_node.admits,
             **({} if self.on_node.aligned is None else {"aligned": self.on_node.aligned}),
             "explanation": list(self.on_node.lines),
             "totalsChecked": self.totals_checked,
@@ -180,6 +188,11 @@ class Question:
         """The node that the pod is bound to, or empty."""
         return str((self.running or self.asked).content.get("spec", {}).get("nodeName", ""))
 
+    @property
+    def state(self) -> State | None:
+        """What the pod does; None where the question is about more than that: a file, or a node that is named."""
+        return state_of(self.running.content) if self.running and not (self.desired or self.node) else None
+
 
 RequestsOn = Callable[[Collection[str]], Mapping[str, Requests] | None]
 """What the pods on some nodes request, by node; None where the user may not list them."""
@@ -205,7 +218,7 @@ def answer_to(facts: Facts, question: Question, requests_on: RequestsOn | None =
     asked, running, bound = question.asked, question.running, question.bound
     asked, unlocated = located(cluster, asked)
     chosen = question.node or bound
-    waits = running is not None and question.desired is None and not chosen and state_of(asked.content) is State.WAITS
+    waits, ended = question.state is State.WAITS, question.state is State.ENDED
     of_others = partial(cluster.requests_on, but=asked.content.get("metadata", {}).get("uid", ""))
     listed = requests_on or (facts.around.requests_on if waits else of_others)
     first = diagnose(snapshot, asked.pod, asked.placement)
@@ -216,16 +229,26 @@ def answer_to(facts: Facts, question: Question, requests_on: RequestsOn | None =
     by_claims = _by_claims(facts, asked, diagnosis, bound)
     diagnosis = _ordered(diagnosis, by_claims)
     wait = NO_WAIT
-    if running and chosen == bound and (question.desired or is_pending(running)):
+    if running and chosen == bound and not ended and (question.desired or is_pending(running)):
         on_node = _resized(cluster, snapshot, running, asked)
+    elif ended and chosen not in snapshot.nodes.keys() | snapshot.publications.keys():
+        on_node = NodeAnswer([], YES)
+    elif not_published := _not_published(snapshot, question, chosen):
+        on_node = not_published
     elif chosen:
         on_node = _by_totals(_on_node(cluster, snapshot, asked, chosen, (used or {}).get(chosen)), lacking.get(chosen))
         on_node = _with_devices(on_node, by_claims.get(chosen))
+        if used is None and not _holds(snapshot, question, chosen):
+            on_node = replace(on_node, code=_without_totals(on_node.code))
+        on_node = on_node if chosen == bound else _by_filters(on_node, snapshot.nodes.get(chosen), asked)
     else:
         if waits:
             wait = wait_of(cluster, snapshot, asked, diagnosis, facts.around)
         lines = [*(wait.why or _not_scheduled(cluster, asked)), *_narrowed(asked)]
-        on_node = NodeAnswer(lines, NOT_KNOWN if cluster.is_partial else _anywhere(diagnosis, by_claims))
+        code = NOT_KNOWN if cluster.is_partial else _anywhere(diagnosis, by_claims)
+        on_node = NodeAnswer(lines, _without_totals(code) if used is None else code)
+    if running and ended:
+        on_node = _after_its_end(snapshot, running, chosen, on_node)
     has_history = bool(asked.content.get("metadata", {}).get("uid"))
     of_pod = [each for each in facts.relaunches if has_history and _is_of(each, asked.pod)]
     claims = claims_of(cluster, running.content, bound) if running and bound and chosen == bound else Claims()
@@ -292,6 +315,36 @@ def _by_totals(answer: NodeAnswer, lacking: NodeStatus | None) -> NodeAnswer:
     return replace(answer, lines=[lacking.why, *answer.lines], code=NO) if lacking and answer.code == YES else answer
 
 
+def _without_totals(code: int) -> int:
+    """The exit code where nobody knows what other pods leave in total: they may turn a yes into a no."""
+    return NOT_KNOWN if code == YES else code
+
+
+def _holds(snapshot: Snapshot, question: Question, node: str) -> bool:
+    """Whether the node has admitted the pod, which then has its share of the totals."""
+    asked = question.asked
+    runs = node == question.bound and asked.content.get("status", {}).get("phase") == "Running"
+    return runs or _shows(snapshot, node, asked.pod)
+
+
+def _shows(snapshot: Snapshot, node: str, pod: Pod) -> bool:
+    """Whether the node publishes a pod of this name."""
+    publication = snapshot.publications.get(node)
+    return publication is not None and (pod.namespace, pod.name) in publication.shown
+
+
+def _by_filters(answer: NodeAnswer, node: Node | None, asked: RequestedPod) -> NodeAnswer:
+    """The answer of a node that the scheduler would not use for the pod, whatever its kubelet would say: no.
+
+    What the node has in total is asked with the other pods there (``_by_totals``).
+    """
+    status = filtered(node, asked.placement, requests_of(asked.pod)) if node else None
+    if status is None or status.reason == INSUFFICIENT:
+        return answer
+    # A pod that is only not aligned there counts as admitted.
+    return replace(answer, lines=[status.why, *answer.lines], code=NO, aligned=answer.aligned or None)
+
+
 def _not_scheduled(cluster: Cluster, asked: RequestedPod) -> Iterator[str]:
     """What the scheduler, or who gates the pod, says of a pod that is bound to no node."""
     if words := scheduling_words(asked.content) or scheduling_event(cluster, asked.content):
@@ -336,6 +389,36 @@ def _on_node(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, node: st
     return NodeAnswer(
         lines, NO, refusal_record(cause_of(verdict, state, pod), remedy), remedy=remedy.words, numbers=numbers
     )
+
+
+def _not_published(snapshot: Snapshot, question: Question, node: str) -> NodeAnswer | None:
+    """The answer of a node whose agent does not show the pod that runs there; None for any other pod.
+
+    Its kubelet has admitted it, so replay would answer what nobody asks. A pod that holds nothing exclusive is in no
+    publication.
+    """
+    running, publication = question.running, snapshot.publications.get(node)
+    if running is None or publication is None or node != question.bound or snapshot.why_unknown(node):
+        return None
+    pod = running.pod
+    if state_of(running.content) is not State.RUNS or _shows(snapshot, node, pod):
+        return None
+    verdict, _ = admit(publication.state, pod)
+    if verdict.admitted and is_shown(publication.state, pod):
+        return None
+    line = f"{pod.name} runs, and {node} has not published it: ask again in a moment, then run kubectl numa check"
+    return NodeAnswer([line], NOT_KNOWN)
+
+
+def _after_its_end(snapshot: Snapshot, ended: RequestedPod, node: str, answer: NodeAnswer) -> NodeAnswer:
+    """The answer about a pod that has ended or is being deleted: that, and what a pod like it would meet now.
+
+    As long as its node shows it, that is what the node says.
+    """
+    pod, words = ended.pod, f"{ended.pod.name} {ended_words(ended.content)}"
+    if _shows(snapshot, node, pod):
+        return replace(answer, lines=[words, *answer.lines])
+    return NodeAnswer([words, "a pod like it now:", *answer.lines], YES, over=True)
 
 
 def _without_topologies(cluster: Cluster, pod: Pod, refusal: WatchedPod | None, node: str) -> NodeAnswer:

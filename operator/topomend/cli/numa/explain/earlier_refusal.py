@@ -5,24 +5,30 @@ from collections.abc import Iterator
 from topomend.cache.snapshot import Publication, is_newer
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.output.failures import NOT_KNOWN, YES
+from topomend.cli.numa.explain.waiting import State, state_of
+from topomend.cli.output.failures import NOT_KNOWN, YES, BadInput
 from topomend.decide.eligibility import REASONS
 from topomend.explain.explanation import amounts, numa_nodes_text
 from topomend.kube.errors import APIError
 from topomend.kube.resources import EVENTS
-from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod, is_refusal
+from topomend.model.pods.scheduling import REFUSAL_PREFIX, WatchedPod
 from topomend.model.verdict import Verdict
+from topomend.wire.document import MalformedObject
 from topomend.wire.pods.scheduling import read_watched_pod
 
 EXPLAINED = "TopologyRefusalExplained"
 
 
 def refusal_by(asked: RequestedPod, node: str) -> WatchedPod | None:
-    """The pod if the kubelet of ``node`` refused it; None otherwise."""
-    if not asked.content.get("metadata", {}).get("uid"):
+    """The pod if the kubelet of ``node`` refused it; None otherwise. Raises BadInput if that pod is malformed."""
+    content = asked.content
+    is_on_node = content["spec"].get("nodeName") == node
+    if not is_on_node or not content.get("metadata", {}).get("uid") or state_of(content) is not State.REFUSED:
         return None
-    pod = read_watched_pod(asked.content)
-    return pod if is_refusal(pod) and pod.node == node else None
+    try:
+        return read_watched_pod(content)
+    except MalformedObject as error:
+        raise BadInput(f"pod {asked.pod.name}: {error}") from error
 
 
 def after_refusal(

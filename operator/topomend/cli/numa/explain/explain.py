@@ -90,9 +90,10 @@ def explain(  # noqa: PLR0913  one for each flag
     If you name a running pod and -f, the command says how the pod's kubelet would answer a resize in place to the
     resources in FILE.
 
-    Exits with 0 if the node admits the pod, with 1 if it refuses the pod or does not align it as its annotation
-    topomend.io/alignment asks, and with 3 if that is unknown. A pod that is bound to no node is judged by all nodes: 0
-    if any admits it. Of several pods the worst answer counts: 1, then 3.
+    Exits with 0 if the node admits the pod, with 1 if it refuses the pod, if the scheduler would not use it, or if it
+    does not align the pod as its annotation topomend.io/alignment asks, and with 3 if that is unknown. A pod that is
+    bound to no node is judged by all nodes: 0 if any admits it. A pod that has ended and was not refused gets 0,
+    whatever a pod like it would meet now. Of several pods the worst answer counts: 1, then 3.
     """
     check_watch(output, watch=watch)
     chosen = choose(cluster, names, everywhere=all_namespaces, selector=selector)

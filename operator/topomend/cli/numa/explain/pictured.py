@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.numa.explain.answer import Answer
 from topomend.cli.numa.explain.several import Overview
-from topomend.cli.output.failures import NO, YES
 from topomend.cli.output.formats import WIDE
 from topomend.decide.diagnosis.node_status import UNKNOWN, NodeStatus
 from topomend.picture import refusal
@@ -58,10 +57,9 @@ def _replies(answer: Answer, snapshot: Snapshot) -> Iterator[refusal.Reply]:
 
 def _own(answer: Answer, snapshot: Snapshot) -> refusal.Reply:
     said = answer.on_node
-    admits = {YES: True, NO: False}.get(said.code)
     publication = snapshot.publications.get(answer.node)
-    amounts = refusal.amounts_of(publication.state, answer.pod) if publication and admits is False else ()
-    return refusal.Reply(answer.node, admits, next(iter(said.lines), ""), amounts, said.remedy)
+    amounts = refusal.amounts_of(publication.state, answer.pod) if publication and said.admits is False else ()
+    return refusal.Reply(answer.node, said.admits, next(iter(said.lines), ""), amounts, said.remedy)
 
 
 def _of(status: NodeStatus, answer: Answer, snapshot: Snapshot, remedy: str) -> refusal.Reply:

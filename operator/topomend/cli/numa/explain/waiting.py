@@ -49,6 +49,16 @@ def state_of(content: Mapping[str, Any]) -> State:
     return State.RUNS if phase == "Running" else State.STARTS
 
 
+def ended_words(content: Mapping[str, Any]) -> str:
+    """``has ended (Evicted: The node was low on resource: memory.)``, or ``is being deleted``, of a pod that ended."""
+    status = content.get("status") or {}
+    phase = status.get("phase")
+    if phase not in ("Failed", "Succeeded"):
+        return "is being deleted"
+    why = ": ".join(filter(None, (status.get("reason") or phase, str(status.get("message") or "").strip())))
+    return f"{State.ENDED.value} ({why})"
+
+
 def scheduling_words(content: Mapping[str, Any]) -> str:
     """``(Unschedulable): 0/3 nodes are available: ...``, by the pod's condition; empty if it has none."""
     condition = _condition(content, "PodScheduled", "False")
@@ -70,7 +80,8 @@ def scheduling_event(cluster: Cluster, content: Mapping[str, Any]) -> str:
 
 
 def _condition(content: Mapping[str, Any], kind: str, status: str) -> Mapping[str, Any]:
-    conditions = (content.get("status") or {}).get("conditions") or ()
+    """The condition of this kind and status; empty without one, and in a file one may be null."""
+    conditions = filter(None, (content.get("status") or {}).get("conditions") or ())
     return next((each for each in conditions if (each.get("type"), each.get("status")) == (kind, status)), {})
 
 

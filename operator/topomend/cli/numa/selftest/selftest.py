@@ -24,6 +24,7 @@ from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, YAML, Printer, document_text, output_option
 from topomend.kube.errors import APIError, Forbidden
 from topomend.kube.resources import NAMESPACES
+from topomend.runtime.interrupt import Interrupt
 from topomend.selftest.cases import Choice, choose
 from topomend.selftest.compare import Agreement, Seen, predict
 from topomend.selftest.manifest import PREFIX, pod_manifest
@@ -133,10 +134,11 @@ def selftest(  # noqa: PLR0913  what it is told
 
 def _try_all(trials: Trials, choice: Choice, outcomes: list[Outcome]) -> list[str]:
     """Try all cases and add what became of each to ``outcomes``. Why that ended early, if it did."""
-    with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+    with _interrupted_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupt:
         try:
             with trials.in_a_namespace():
                 for number, case in enumerate(choice.cases, start=1):
+                    interrupt.raise_if_lost()
                     outcomes.append(trials.try_case(case))
                     result = outcomes[-1].judgement.agreement.value
                     echo(f"{number}/{len(choice.cases)} {case.name}: {result}", err=True)
@@ -155,16 +157,17 @@ def _try_all(trials: Trials, choice: Choice, outcomes: list[Outcome]) -> list[st
 
 
 @contextmanager
-def _interrupted_by(*signals: signal.Signals) -> Iterator[None]:
+def _interrupted_by(*signals: signal.Signals) -> Iterator[Interrupt]:
     """Have these signals interrupt as Ctrl-C does, so that everything is cleaned up; not those that are ignored."""
+    interrupt = Interrupt(KeyboardInterrupt)
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interrupt
         return
     before = {number: handler for number in signals if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
     for number in before:
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, interrupt.came)
     try:
-        yield
+        yield interrupt
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

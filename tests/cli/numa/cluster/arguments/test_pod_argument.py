@@ -1,5 +1,6 @@
 """The pod that a verb is about, where a file describes it or a word names it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,13 @@ import pytest
 import yaml
 from tests.builders import pod_manifest
 
-from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, pod_of_file, read_requested, short_name
+from topomend.cli.numa.cluster.arguments.pod_argument import (
+    RequestedPod,
+    pod_of_file,
+    pods_of_file,
+    read_requested,
+    short_name,
+)
 from topomend.cli.output.failures import BadInput
 from topomend.model.narrowing import Narrowing
 from topomend.model.pods.scheduling import NodeSelectorTerm, Requirement
@@ -63,6 +70,7 @@ def test_the_pod_of_a_file_is_the_one_that_it_describes_or_would_create(
         ((["train"],), "a document is no object, such as a Pod"),
         (({"kind": "ConfigMap"},), "ConfigMap, and no Pod or workload; give at least one"),
         (({"kind": 7},), "7, and no Pod or workload"),
+        (({"kind": "PodList", "items": 7},), "items: 7 where a list belongs"),
         (({"kind": "Deployment", "spec": 7},), "spec"),
         (({"kind": "Pod", "spec": {"containers": 7}},), "spec.containers"),
     ],
@@ -74,6 +82,22 @@ def test_a_file_that_describes_no_single_pod_is_refused_with_what_belongs_there(
         read(tmp_path, *documents)
     assert str(failure.value).startswith(f"-f {tmp_path}")
     assert words in str(failure.value)
+
+
+def test_the_pods_of_any_list_and_of_json_one_after_another_are_read(tmp_path: Path) -> None:
+    listed = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": POD["metadata"], "spec": POD["spec"]}]}
+    workload = {"metadata": {"name": "web"}, "spec": {"template": TEMPLATE}}
+    workloads = {"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [workload]}
+    file = tmp_path / "all.json"
+    file.write_text("\n".join(map(json.dumps, [listed, {"kind": "List", "items": [workloads]}, POD])))
+    assert [each.shown for each in pods_of_file(str(file), None)] == ["Pod train", "Deployment web", "Pod train"]
+
+
+def test_null_is_an_absent_field_and_in_a_map_an_empty_value(tmp_path: Path) -> None:
+    spec = POD["spec"] | {"affinity": None, "nodeSelector": {"disk": None}}
+    asked = read(tmp_path, {"kind": "Pod", "metadata": None, "spec": spec, "status": None})
+    assert asked.content == {"kind": "Pod", "spec": POD["spec"] | {"nodeSelector": {"disk": None}}}
+    assert asked.placement.node_selector == {"disk": ""}
 
 
 def test_the_nodes_that_the_operator_named_are_no_wish_of_the_user() -> None:

@@ -8,6 +8,7 @@ import click
 
 from topomend.alignment.requested import wrong_value
 from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.input.lists import is_list, items_of
 from topomend.cli.input.manifests import MOST_BYTES, read_documents
 from topomend.cli.input.workload import is_pod_or_workload, passed_over, replicas_of, shown, template_pod
 from topomend.cli.numa.cluster.arguments.strict_fields import warn_of_unknown_fields
@@ -115,18 +116,21 @@ def pods_of_file(source: str, cluster: Cluster | None) -> list[RequestedPod]:
 def objects_of_file(source: str, flag: str, most: int = MOST_BYTES) -> list[dict[str, Any]]:
     """The objects of the file of ``most`` bytes that ``flag`` names, and those of its lists. Raises BadInput."""
     documents = [document for document in read_documents(source, flag, most) if document is not None]
-    return list(_objects(documents, f"{flag} {source}"))
+    where = f"{flag} {source}"
+    try:
+        return list(_objects(map(Document, documents), where))
+    except MalformedObject as error:
+        raise BadInput(f"{where}: {error}") from error
 
 
-def _objects(documents: Iterable[Any], where: str) -> Iterator[dict[str, Any]]:
+def _objects(documents: Iterable[Document], where: str) -> Iterator[dict[str, Any]]:
     for document in documents:
-        if not isinstance(document, dict):
+        if not isinstance(document.content, dict):
             raise BadInput(f"{where}: a document is no object, such as a Pod")
-        items = document.get("items")
-        if document.get("kind") == "List" and isinstance(items, list):
-            yield from _objects(items, where)
+        if is_list(document):
+            yield from _objects(items_of(document), where)
         else:
-            yield document
+            yield document.content
 
 
 def _of_document(document: dict[str, Any], where: str) -> RequestedPod:
@@ -140,12 +144,27 @@ def _of_document(document: dict[str, Any], where: str) -> RequestedPod:
 def read_requested(content: dict[str, Any], where: str) -> RequestedPod:
     """Read a Pod object; ``where`` names it in errors. Warns of an annotation that means nothing. Raises BadInput."""
     try:
+        content = _without_nulls(content)
         requested = RequestedPod(read_pod(content), placement_of(content), content)
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
     if wrong := wrong_value(requested.pod):
         echo(f"warning: {where}: {wrong}", err=True)
     return requested
+
+
+def _without_nulls(content: dict[str, Any]) -> dict[str, Any]:
+    """A Pod object without the fields that are null, as of an empty ``affinity:``: to an API server they are absent.
+
+    In a map, such as the annotations, null is an empty value instead. Raises MalformedObject.
+    """
+    document = Document(content)
+    parts = {
+        name: {key: field.content for key, field in document[name].fields() if not field.absent}
+        for name in ("metadata", "spec", "status")
+        if not document[name].absent
+    }
+    return {key: value for key, value in content.items() if value is not None} | parts
 
 
 def placement_of(content: dict[str, Any]) -> Placement:

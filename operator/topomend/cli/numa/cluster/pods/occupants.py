@@ -55,7 +55,7 @@ class BoundPods:
             yield _bound(content, usages)
 
         fields = f"{which},{UNENDED}"
-        self._ahead = Ahead(lambda: cluster.client.read(PODS, reader, fields=fields, shape=BoundPod).items)
+        self._ahead = Ahead(lambda: cluster.client.read(PODS, reader, fields=fields, shape=BoundPod, ahead=True).items)
 
     @cached_property
     def _pods(self) -> Sequence[_Bound]:
