@@ -54,11 +54,16 @@ class Operators:
             return
         self._election.stop(keep_seconds=KEPT_SECONDS if self._foreign_holder else 0)
         if self._foreign_holder:
-            self._journal.report_remaining(
-                f"operator {self._foreign_holder}",
-                "it runs outside the Deployment and would gate and claim pods again; its Lease is taken for an hour; "
-                f"stop it, then run: kubectl -n {self._namespace} delete lease {NAME}",
-            )
+            self._journal.report_remaining(f"operator {self._foreign_holder}", self._why_foreign(self._election))
+
+    def _why_foreign(self, election: LeaderElection) -> str:
+        words = "it runs outside the Deployment and would gate and claim pods again"
+        if not election.is_open:
+            return f"{words} once namespace {self._namespace}, which is being deleted, is there again; stop it"
+        return (
+            f"{words}; its Lease is taken for an hour; stop it, then run: kubectl -n {self._namespace} delete lease "
+            f"{NAME}"
+        )
 
     def _scale_down(self) -> None:
         for deployment in self._client.list(DEPLOYMENTS, namespace=self._namespace, labels=LABELS).items:
@@ -114,30 +119,37 @@ class Operators:
         holder = read_holder(self._client, self._namespace)
         if holder is None or self._journal.dry:
             return
-        is_of_pod = any(holder.startswith(f"{name}_") for name in operator_pods)
-        if holder and not is_of_pod and self._renews(holder):
+        is_stranger = bool(holder) and not any(holder.startswith(f"{name}_") for name in operator_pods)
+        if is_stranger and self._renews(holder):
             self._foreign_holder = holder
         self._election = LeaderElection(
             self._client, self._namespace, f"kubectl-numa-drain_{uuid.uuid4()}", lambda _: None, seizes=True
         )
         self._election.start()
-        deadline = time.monotonic() + self._seconds
-        while not self._election.leads() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-        if not self._election.leads():
+        if not self._wait_for_lease(self._election):
             self._journal.report_remaining(f"Lease {self._namespace}/{NAME}", "it could not be taken; drain again")
             return
-        if self._foreign_holder:
-            self._journal.note(f"operator {holder} may no longer write: its Lease was taken")
+        if self._foreign_holder or (is_stranger and not self._election.is_open):
+            self._journal.note(f"operator {holder} may no longer write: its Lease was taken or is gone for good")
             time.sleep(RENEW_DEADLINE_SECONDS)
+
+    def _wait_for_lease(self, election: LeaderElection) -> bool:
+        """Whether no operator can hold the Lease: the drain does, or its namespace is going with everything in it."""
+        deadline = time.monotonic() + self._seconds
+        while not (is_out := election.leads() or not election.is_open) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return is_out
 
     def _renews(self, holder: str) -> bool:
         """Whether the holder is alive, that is, renews its Lease. Compares versions, as the clocks may differ."""
-        version_before = self._client.get(LEASES, NAME, self._namespace)["metadata"]["resourceVersion"]
         deadline = time.monotonic() + 2 * RENEW_SECONDS + RETRY_SECONDS
-        while time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-            lease = self._client.get(LEASES, NAME, self._namespace)
-            if lease["metadata"]["resourceVersion"] != version_before:
-                return (lease.get("spec") or {}).get("holderIdentity") == holder
+        try:
+            version_before = self._client.get(LEASES, NAME, self._namespace)["metadata"]["resourceVersion"]
+            while time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+                lease = self._client.get(LEASES, NAME, self._namespace)
+                if lease["metadata"]["resourceVersion"] != version_before:
+                    return (lease.get("spec") or {}).get("holderIdentity") == holder
+        except NotFound:
+            pass
         return False

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from topomend.kube.client import Client
-from topomend.kube.errors import APIError, Conflict, NotFound
+from topomend.kube.errors import APIError, Conflict, NamespaceTerminating, NotFound
 from topomend.kube.resources import LEASES
 from topomend.runtime.timestamp import micro_timestamp
 
@@ -68,6 +68,7 @@ class LeaderElection:
         self._until = float("-inf")
         self._announced = False
         self._complaint = ""
+        self._can_be_created = True
         self._stopped = threading.Event()
         self._thread = self._new_thread()
 
@@ -79,6 +80,11 @@ class LeaderElection:
     def complaint(self) -> str:
         """Why the Lease could not be read or written at the last attempt; empty if it could."""
         return self._complaint
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody can take the Lease: not once it is gone and its namespace is being deleted or gone too."""
+        return self._can_be_created
 
     def start(self) -> None:
         """Start to compete for the Lease."""
@@ -159,6 +165,7 @@ class LeaderElection:
         except NotFound:
             self._observed = None
             return None
+        self._can_be_created = True
         seen = _read(content, self._clock())
         if self._observed is None or self._observed.version != seen.version:
             self._observed = seen
@@ -181,12 +188,21 @@ class LeaderElection:
                 "metadata": {"name": NAME, "namespace": self._namespace},
                 "spec": spec,
             }
-            answer = self._client.create(LEASES, content, self._namespace)
+            answer = self._create(content)
         else:
             patch = {"metadata": {"resourceVersion": self._observed.version}, "spec": spec}
             answer = self._client.merge(LEASES, NAME, patch, self._namespace)
         self._observed = _read(answer, self._clock())
         return True
+
+    def _create(self, content: dict[str, Any]) -> dict[str, Any]:
+        try:
+            made = self._client.create(LEASES, content, self._namespace)
+        except (NamespaceTerminating, NotFound):
+            self._can_be_created = False
+            raise
+        self._can_be_created = True
+        return made
 
     def _release(self, spec: dict[str, Any]) -> None:
         self._until = float("-inf")
