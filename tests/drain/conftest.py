@@ -130,6 +130,7 @@ class Installed:
     folder: Path
     replicas: list[Replica] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    deleting: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def install(self) -> None:
         """Everything of deploy/ but the agents; nodes are published as agents would."""
@@ -269,7 +270,7 @@ class Installed:
 
     def start_delete(self) -> "subprocess.Popen[str]":
         """What README calls uninstalling; it waits until everything is gone."""
-        return subprocess.Popen(
+        deleting = subprocess.Popen(
             [
                 str(ensure_binary(print)),
                 "kubectl",
@@ -284,6 +285,8 @@ class Installed:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self.deleting.append(deleting)
+        return deleting
 
     def assert_nothing_is_left_or_lost(self, *, beside: str = "beside") -> None:
         """Nothing of ours on any pod; each is there once, and those that were not refused run once there is room.
@@ -390,6 +393,10 @@ class Installed:
         self._cordon(unschedulable=False)
         for replica in self.replicas:
             replica.end()
+        for process in self.deleting:  # of a test that failed: its pipe would be another test's warning
+            if process.stdout and not process.stdout.closed:
+                process.kill()
+                process.communicate()
         with suppress(NotFound):
             web = self.cluster.client.get(DEPLOYMENTS, "web", "default")
             self.cluster.client.delete(DEPLOYMENTS, "web", "default", uid=web["metadata"]["uid"])
