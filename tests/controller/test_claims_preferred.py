@@ -5,12 +5,15 @@ one where the devices are on another NUMA node than the CPUs: it is the smaller 
 """
 
 import json
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -27,6 +30,8 @@ from topomend.cli.kubectl_numa import numa
 from topomend.kube.resources import NODE_TOPOLOGIES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from topomend.runtime.manifests import documents
 from topomend.sandbox import NodeSpec
+from topomend.sandbox.plan import ETCD
+from topomend.sandbox.processes.supervisor_client import read_status
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
@@ -38,6 +43,8 @@ SHAPES = {
 """Ten pods of one CPU each are on NUMA 0: its CPU 0 is reserved."""
 
 NAMESPACE, TEMPLATE = "steered", "gpu"
+PATIENT = {"reconcile.placement.claimed_devices.READING_SECONDS": 60.0}
+STILL_SECONDS = 0.8
 RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Namespace", "Role", "RoleBinding", "ServiceAccount")
 
 
@@ -74,13 +81,13 @@ def admin(two_nodes: Cluster) -> API:
 
 @contextmanager
 def operator_on(cluster: Cluster, admin: API, folder: Path, *flags: str) -> Iterator[Operator]:
-    """An operator under its own account, which has seen the cluster."""
+    """An operator under its own account, which has seen the cluster. It asks for devices for as long as it takes."""
     configuration = yaml.safe_load(cluster.sandbox.kubeconfig.read_text())
     configuration["users"][0]["user"] = {"token": token_of(admin, "topomend-system", "topomend-operator")}
     path = folder / "operator.kubeconfig"
     path.write_text(yaml.safe_dump(configuration))
     path.chmod(0o600)
-    operator = Operator(path, folder / "operator.log", *flags)
+    operator = Operator(path, folder / "operator.log", *flags, constants=PATIENT)
     try:
         operator.wait_until_it_watches()
         yield operator
@@ -138,13 +145,30 @@ def test_without_the_rights_it_says_so_and_pods_go_there_too(
         assert "no node is preferred for the devices of claims: they cannot be read: " in operator.text()
 
 
-def test_with_the_component_ten_of_ten_pods_are_aligned(
+@contextmanager
+def etcd_stands_still(cluster: Cluster, operator: Operator) -> Iterator[None]:
+    """For a moment once the operator has let the first pod go, as where its disk is busy: it asks for the next one."""
+    etcd = psutil.Process(read_status(cluster.sandbox.folder)["programs"][ETCD]["pid"])
+
+    def stand_still() -> None:
+        eventually("the first pod to be let go", lambda: "Ungated" in operator.text(), poll=0.001)
+        etcd.suspend()
+        time.sleep(STILL_SECONDS)
+        etcd.resume()
+
+    thread = threading.Thread(target=stand_still)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_with_the_component_ten_of_ten_pods_are_aligned_even_if_etcd_stands_still_meanwhile(
     run: Run, two_nodes: Cluster, admin: API, tmp_path: Path
 ) -> None:
     items = documents((DEPLOY / "components" / "claims" / "role.yaml").read_text())
     for item in items:
         assert admin.apply(path_of(item), item).allowed
     wait_for_rights(admin, items)
-    with operator_on(two_nodes, admin, tmp_path, "--claims") as operator:
+    with operator_on(two_nodes, admin, tmp_path, "--claims") as operator, etcd_stands_still(two_nodes, operator):
         assert run(10) == {(NEAR, "numa-node"): 10}
         assert "free devices of its claims are beside its CPUs there: near NUMA 0" in operator.text()

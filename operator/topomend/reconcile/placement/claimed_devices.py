@@ -51,8 +51,9 @@ SLICES_SECONDS, CLAIMS_SECONDS, LISTS_SECONDS = 60.0, 10.0, 2.0
 LISTING_SHARE = 0.02
 """The share of a CPU that listing all claims may take: 40,000 take half a second."""
 
-READING_SECONDS, TURN_SECONDS = 2.0, 0.5
-"""After how long nothing more is asked for one pod, and how long a pod waits while that is done for another."""
+READING_SECONDS = 2.0
+"""After how long nothing more is asked for one pod. A pod waits as long while that is done for another: an etcd that
+stands still for a moment must not cost it its devices."""
 
 MAX_DEVICES = 4_096
 """Devices of one node, and such as every node may use; where there are more, nothing is known of them. The driver of a
@@ -128,10 +129,10 @@ class ClaimedDevices:
         if not asking or not self._is_served() or self._clock() < self._rests_until:
             return None
         nodes = self._best_nodes(snapshot, asking, effort)
-        if not nodes or not self._reading.acquire(timeout=TURN_SECONDS):
+        if not nodes or not self._reading.acquire(timeout=READING_SECONDS):
             return None
         try:
-            return self._read(asking, nodes)
+            return self._read(asking, nodes) if self._clock() >= self._rests_until else None
         except APIError as error:
             self._rest(error)
             return None
