@@ -57,9 +57,10 @@ class Waiting:
         self.tried.append(pod)
         return {}
 
-    def wait(self, namespace: str, pods: int = 1, *, created: int = 1, priority: int = 10) -> None:
+    def wait(self, namespace: str, pods: int = 1, *, created: int = 1, priority: int = 10, relaunch: str = "") -> None:
         for number in range(pods):
-            pod = gated_pod(f"p-{number:03d}", created=created, priority=priority, uid=f"{namespace}-{number}")
+            name, uid = f"p-{created}-{number:03d}", f"{namespace}-{created}-{number}"
+            pod = gated_pod(name, created=created, priority=priority, uid=uid, relaunch=relaunch)
             pod = replace(pod, namespace=namespace, pod=replace(pod.pod, namespace=namespace))
             self.store.apply(changes.PodUpdated(pod, self.clock.now))
 
@@ -107,3 +108,10 @@ def test_a_namespace_has_a_turn_after_a_while_whatever_pods_of_others_are_due_ag
     waiting.tried.clear()
     waiting.clock.now += TICK_SECONDS
     assert waiting.seconds_until("quiet", 60.0) == NEGLECTED_SECONDS - TICK_SECONDS
+
+
+def test_pods_that_opted_out_keep_no_other_from_its_turn(waiting: Waiting) -> None:
+    waiting.wait("mixed", MAX_TRIED, relaunch="false")
+    waiting.wait("mixed", created=2)
+    waiting.clock.now += PATIENCE_SECONDS
+    assert waiting.seconds_until("mixed", 60.0) == TICK_SECONDS

@@ -171,9 +171,11 @@ class Preemptor:
             first = self._first_waiting()
             for number, pod in enumerate(takewhile(lambda _: self._clock() <= ends, first)):
                 self._turns[pod.namespace] = self._clock()
-                if self._has_opted_out(pod) or pod.uid in self._together.waiting:
+                if pod.uid in self._together.waiting:
                     continue
                 self._rest(pod)
+                if self._has_opted_out(pod):
+                    continue
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
                     older = [other for other in first[number:] if other.order < pod.order]
                     self._preempt_for(pod, [other for other in older if not self._has_opted_out(other)])
