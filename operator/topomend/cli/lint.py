@@ -5,7 +5,6 @@ Owns reading the file and the machine, and the output. ``check.lint`` has the ru
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,6 +22,7 @@ from topomend.cli.input.did_you_mean import nearest
 from topomend.cli.input.k3s_config import of_k3s_config
 from topomend.cli.input.kubelet_input import KubeletInput
 from topomend.cli.input.made_machine import ANY_MACHINE, any_machine, warn_of_problems
+from topomend.cli.input.manifests import standard_input
 from topomend.cli.input.node_config import of_node_config
 from topomend.cli.input.performance_profile import of_profile
 from topomend.cli.numa.check.printed import document, print_report
@@ -119,7 +119,7 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
 def _content(file: str) -> bytes:
     try:
         if file == "-":
-            return _of_stream(sys.stdin.buffer)
+            return _of_stream(standard_input())
         if not _STREAM.fullmatch(file):
             return read_bytes(Path(file), MAX_BYTES)
         with open(file, "rb") as stream:  # noqa: PTH123 - it has no path of its own

@@ -43,6 +43,11 @@ def test_standard_input_of_another_encoding_is_answered_as_a_file(
     assert answer("-") == answer(str(file)).replace(str(file), "-")
 
 
+def test_a_program_that_was_started_without_stdin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert answer("-") == "--pod -: there is no stdin: it is closed"
+
+
 def answer(source: str) -> str:
     """The documents, or why there are none."""
     try:

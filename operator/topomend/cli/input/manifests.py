@@ -3,11 +3,12 @@
 Errors are one line each.
 """
 
+import errno
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from topomend.base.plain_text import plain
 from topomend.cli.output.failures import BadInput
@@ -59,6 +60,13 @@ _HEADING = re.compile(rb"[A-Z][A-Z-]* {3,}[A-Z]")
 def _content(source: str, most: int) -> bytes:
     """The file, or more than ``most`` bytes of a larger one: /dev/zero has no end."""
     if source == "-":
-        return sys.stdin.buffer.read(most + 1)
+        return standard_input().read(most + 1)
     with Path(source).open("rb") as file:
         return file.read(most + 1)
+
+
+def standard_input() -> BinaryIO:
+    """The bytes of stdin. Raises OSError where the program was started without one."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "there is no stdin: it is closed")
+    return sys.stdin.buffer

@@ -199,7 +199,7 @@ def _echo(results: Sequence[Result], output: str) -> None:
             echo_lines([*([""] if number else []), f"{result.asked.shown}:"])
         printer.first([_row(node_fit, with_claims) for node_fit in result.nodes], {})
         echo_lines(_claim_lines(result.nodes, wide=output == WIDE))
-        _echo_overall(result.fitting, result.wanted, result.unknown)
+        _echo_overall(result)
     if several:
         echo("each is counted as if the others were not there", err=True)
 
@@ -214,15 +214,17 @@ def _claim_lines(nodes: Sequence[NodeFit], *, wide: bool) -> list[str]:
     return [*said[:most], *more, *([preference] if preference else [])]
 
 
-def _echo_overall(fitting: int, replicas: int, unknown: Sequence[str]) -> None:
-    if fitting >= replicas or not unknown:
-        style = GOOD if fitting >= replicas else BAD
-        echo(f"overall: {min(fitting, replicas)} of {replicas} fit now", style=style)
+def _echo_overall(result: Result) -> None:
+    fitting, wanted = min(result.fitting, result.wanted), result.wanted
+    if fitting < wanted and result.unknown:
+        nodes = f"{len(result.unknown)} node{'s' if len(result.unknown) != 1 else ''}"
+        echo(f"overall: at least {fitting} of {wanted} fit now; {nodes} unknown; see kubectl numa check", style=UNSURE)
+    elif fitting < wanted:
+        echo(f"overall: {fitting} of {wanted} fit now", style=BAD)
+    elif result.totals_checked:
+        echo(f"overall: {fitting} of {wanted} fit now", style=GOOD)
     else:
-        nodes = f"{len(unknown)} node{'s' if len(unknown) != 1 else ''}"
-        echo(
-            f"overall: at least {fitting} of {replicas} fit now; {nodes} unknown; see kubectl numa check", style=UNSURE
-        )
+        echo(f"overall: {fitting} of {wanted} fit now if totals leave enough", style=UNSURE)
 
 
 def _admitting(

@@ -8,6 +8,7 @@ from topomend.cache.snapshot import Snapshot
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, read_requested
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.numa.explain.refusal_table import refusal_table
+from topomend.cli.numa.explain.waiting import condition_of
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.explain.explanation import explain_resize
 from topomend.kube.resources import PODS
@@ -18,10 +19,7 @@ from topomend.replay.resize import Totals, is_shown, resize
 
 def is_pending(pod: RequestedPod) -> bool:
     """Whether the pod has a pending resize: its kubelet deferred it or finds it infeasible."""
-    conditions = pod.content.get("status", {}).get("conditions") or []
-    return any(
-        (condition.get("type"), condition.get("status")) == ("PodResizePending", "True") for condition in conditions
-    )
+    return bool(condition_of(pod.content, "PodResizePending", "True"))
 
 
 def check_is_resize(name: str, desired: RequestedPod, filename: str) -> None:

@@ -44,7 +44,7 @@ def state_of(content: Mapping[str, Any]) -> State:
         return State.ENDED
     if not content.get("spec", {}).get("nodeName"):
         return State.WAITS
-    if _condition(content, "PodResizePending", "True"):
+    if condition_of(content, "PodResizePending", "True"):
         return State.RESIZE_WAITS
     return State.RUNS if phase == "Running" else State.STARTS
 
@@ -61,7 +61,7 @@ def ended_words(content: Mapping[str, Any]) -> str:
 
 def scheduling_words(content: Mapping[str, Any]) -> str:
     """``(Unschedulable): 0/3 nodes are available: ...``, by the pod's condition; empty if it has none."""
-    condition = _condition(content, "PodScheduled", "False")
+    condition = condition_of(content, "PodScheduled", "False")
     return f"({condition.get('reason', '')}): {condition['message']}" if condition.get("message") else ""
 
 
@@ -79,7 +79,7 @@ def scheduling_event(cluster: Cluster, content: Mapping[str, Any]) -> str:
     return f"({FAILED_SCHEDULING}): {newest.get('note', '')}" if newest else ""
 
 
-def _condition(content: Mapping[str, Any], kind: str, status: str) -> Mapping[str, Any]:
+def condition_of(content: Mapping[str, Any], kind: str, status: str) -> Mapping[str, Any]:
     """The condition of this kind and status; empty without one, and in a file one may be null."""
     conditions = filter(None, (content.get("status") or {}).get("conditions") or ())
     return next((each for each in conditions if (each.get("type"), each.get("status")) == (kind, status)), {})

@@ -1,6 +1,7 @@
 """The pod that a verb is about, where a file describes it or a word names it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_null_is_an_absent_field_and_in_a_map_an_empty_value(tmp_path: Path) -> 
     asked = read(tmp_path, {"kind": "Pod", "metadata": None, "spec": spec, "status": None})
     assert asked.content == {"kind": "Pod", "spec": POD["spec"] | {"nodeSelector": {"disk": None}}}
     assert asked.placement.node_selector == {"disk": ""}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [(7, "status.conditions: 7 where a list belongs"), (["x"], "status.conditions[0]: 'x' where an object belongs")],
+)
+def test_conditions_that_are_none_are_bad_input(tmp_path: Path, conditions: object, words: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)):
+        read(tmp_path, POD | {"status": {"conditions": conditions}})
 
 
 def test_the_nodes_that_the_operator_named_are_no_wish_of_the_user() -> None:

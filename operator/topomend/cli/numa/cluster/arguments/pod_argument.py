@@ -146,6 +146,8 @@ def read_requested(content: dict[str, Any], where: str) -> RequestedPod:
     try:
         content = _without_nulls(content)
         requested = RequestedPod(read_pod(content), placement_of(content), content)
+        for condition in Document(content)["status"]["conditions"]:
+            list(condition.fields())  # raises where it is no object
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
     if wrong := wrong_value(requested.pod):
