@@ -7,9 +7,10 @@ import pytest
 from tests.builders import guaranteed_pod, node_state, pod_manifest, snapshot_of
 
 from topomend.cli.numa.cluster.devices.claims import Claims
-from topomend.cli.numa.explain.answer import Answer, NodeAnswer
+from topomend.cli.numa.explain.answer import Answer
+from topomend.cli.numa.explain.node_answer import NodeAnswer
+from topomend.cli.numa.explain.pod_state import State
 from topomend.cli.numa.explain.several import Group, Overview, SeenPod, _alike, seen
-from topomend.cli.numa.explain.waiting import State
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES
 from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.model.pods.scheduling import Placement

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from topomend.cache.snapshot import Publication, is_newer
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.numa.explain.waiting import State, state_of
+from topomend.cli.numa.explain.pod_state import State, state_of
 from topomend.cli.output.failures import NOT_KNOWN, YES, BadInput
 from topomend.decide.eligibility import REASONS
 from topomend.explain.explanation import amounts, numa_nodes_text

@@ -17,10 +17,12 @@ from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
 from topomend.cli.numa.cluster.completion import complete_nodes, complete_pods_and_workloads
 from topomend.cli.numa.cluster.devices.device_claims import Devices
 from topomend.cli.numa.cluster.picture import Picture, Source
-from topomend.cli.numa.explain.answer import Answer, Facts, Question, answer_to
+from topomend.cli.numa.explain.answer import Answer
+from topomend.cli.numa.explain.ask import answer_to
+from topomend.cli.numa.explain.question import Facts, Question
 from topomend.cli.numa.explain.resize import check_is_resize
 from topomend.cli.numa.explain.several import Overview, overview, seen
-from topomend.cli.numa.explain.surroundings import Surroundings
+from topomend.cli.numa.explain.waiting_pod.surroundings import Surroundings
 from topomend.cli.output.console import echo, echo_answer, echo_data
 from topomend.cli.output.failures import YES, BadInput
 from topomend.cli.output.formats import (

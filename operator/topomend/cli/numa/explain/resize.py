@@ -7,8 +7,8 @@ from typing import Any
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, read_requested
 from topomend.cli.numa.cluster.cluster import Cluster
+from topomend.cli.numa.explain.pod_state import condition_of
 from topomend.cli.numa.explain.refusal_table import refusal_table
-from topomend.cli.numa.explain.waiting import condition_of
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.explain.explanation import explain_resize
 from topomend.kube.resources import PODS

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod, read_requested
-from topomend.cli.numa.explain.answer import Answer, Facts, Question, answer_to
-from topomend.cli.numa.explain.waiting import State, scheduling_words, state_of
+from topomend.cli.numa.explain.answer import Answer
+from topomend.cli.numa.explain.ask import answer_to
+from topomend.cli.numa.explain.pod_state import State, scheduling_words, state_of
+from topomend.cli.numa.explain.question import Facts, Question
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput
 from topomend.cli.output.formats import WIDE

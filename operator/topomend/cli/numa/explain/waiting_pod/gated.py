@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.cli.numa.explain.surroundings import Surroundings
-from topomend.cli.numa.explain.waiting import event_time
+from topomend.cli.numa.explain.pod_state import event_time
+from topomend.cli.numa.explain.waiting_pod.surroundings import Surroundings
 from topomend.decide.diagnosis.feasibility import Diagnosis
 from topomend.model.nodes.node import Node
 from topomend.model.pods.pod import Pod

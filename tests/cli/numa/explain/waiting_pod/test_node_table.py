@@ -2,7 +2,7 @@
 
 from tests.builders import guaranteed_pod, node_state, snapshot_of
 
-from topomend.cli.numa.explain.node_table import HEADING, node_rows, table_lines
+from topomend.cli.numa.explain.waiting_pod.node_table import HEADING, node_rows, table_lines
 from topomend.decide.diagnosis.feasibility import diagnose
 from topomend.model.pods.scheduling import Placement
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.builders import pod_manifest
 
-from topomend.cli.numa.explain.waiting import State, scheduling_words, state_of
+from topomend.cli.numa.explain.pod_state import State, scheduling_words, state_of
 
 REFUSED = {"phase": "Failed", "message": "Pod was rejected: Resources cannot be allocated with Topology locality"}
 

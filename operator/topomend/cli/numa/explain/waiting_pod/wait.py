@@ -11,9 +11,9 @@ from typing import Any
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.numa.cluster.arguments.pod_argument import RequestedPod
 from topomend.cli.numa.cluster.cluster import Cluster
-from topomend.cli.numa.explain.gated import Gated, gated, is_gated
-from topomend.cli.numa.explain.node_table import NodeRow, node_rows, table_lines
-from topomend.cli.numa.explain.surroundings import Surroundings
+from topomend.cli.numa.explain.waiting_pod.gated import Gated, gated, is_gated
+from topomend.cli.numa.explain.waiting_pod.node_table import NodeRow, node_rows, table_lines
+from topomend.cli.numa.explain.waiting_pod.surroundings import Surroundings
 from topomend.cli.numa.make_room import Advice, advice_for
 from topomend.decide.diagnosis.feasibility import Diagnosis
 from topomend.decide.diagnosis.infeasible import why_infeasible

@@ -11,10 +11,12 @@ from topomend.cache.snapshot import Snapshot
 from topomend.cli.numa.cluster.arguments.pod_argument import read_requested
 from topomend.cli.numa.cluster.cluster import TOTALS_NOT_CHECKED, Cluster
 from topomend.cli.numa.cluster.devices.device_claims import Devices
-from topomend.cli.numa.explain.answer import Answer, Facts, Question, answer_to
+from topomend.cli.numa.explain.answer import Answer
+from topomend.cli.numa.explain.ask import answer_to
+from topomend.cli.numa.explain.question import Facts, Question
 from topomend.cli.numa.explain.several import overview, seen
-from topomend.cli.numa.explain.surroundings import Surroundings
-from topomend.cli.numa.explain.wait import NO_WAIT
+from topomend.cli.numa.explain.waiting_pod.surroundings import Surroundings
+from topomend.cli.numa.explain.waiting_pod.wait import NO_WAIT
 from topomend.cli.output.failures import NO, YES
 from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden, NotFound

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from tests.builders import gated_pod, guaranteed_pod, node_state, snapshot_of
 
-from topomend.cli.numa.explain.gated import GROUP_PATIENCE, RETRIES, gated, is_gated
-from topomend.cli.numa.explain.surroundings import Surroundings
+from topomend.cli.numa.explain.waiting_pod.gated import GROUP_PATIENCE, RETRIES, gated, is_gated
+from topomend.cli.numa.explain.waiting_pod.surroundings import Surroundings
 from topomend.decide.diagnosis.feasibility import Diagnosis, diagnose
 from topomend.model.pods.scheduling import Owner, PodGroup, WatchedPod
 from topomend.reconcile.gated.gangs import INCOMPLETE_SECONDS

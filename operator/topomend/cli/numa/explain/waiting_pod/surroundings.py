@@ -10,7 +10,7 @@ from typing import Any
 from topomend.cli.numa.cluster.cluster import Cluster
 from topomend.cli.numa.cluster.pods.occupants import BoundPods
 from topomend.cli.numa.explain.earlier_refusal import EXPLAINED
-from topomend.cli.numa.explain.waiting import event_time
+from topomend.cli.numa.explain.pod_state import event_time
 from topomend.cli.output.failures import CannotAsk
 from topomend.decide.diagnosis.totals import Requests
 from topomend.kube.errors import APIError

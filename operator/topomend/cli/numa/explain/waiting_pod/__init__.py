@@ -1,0 +1,1 @@
+"""What is told of a pod that waits for a node: why, what each node lacks, and who has to go."""
