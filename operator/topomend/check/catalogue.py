@@ -6,9 +6,9 @@ from types import ModuleType
 from topomend.check.check import Check
 from topomend.check.facts import Facts, Part
 from topomend.check.finding import ORDER, Finding, NotDone, Report, Severity
-from topomend.check.rules import kubelets, publications, topomend_itself, workloads
+from topomend.check.rules import functions, kubelets, publications, topomend_itself, workloads
 
-_MODULES = (topomend_itself, publications, kubelets, workloads)
+_MODULES = (topomend_itself, functions, publications, kubelets, workloads)
 
 GROUPS = {"TM1": "topomend itself", "TM2": "nodes", "TM3": "workloads"}
 
