@@ -80,12 +80,15 @@ def _allocated(running: RequestedPod) -> Pod:
 
 
 def _totals(cluster: Cluster, snapshot: Snapshot, node: str, running: RequestedPod) -> Totals:
-    """The node's allocatable resources, and the requests of its other pods."""
+    """The node's allocatable resources, and the requests of its other pods, whose own resizes may still wait.
+
+    Source: pkg/kubelet/allocation/allocation_manager.go:canResizePod, which counts what is allocated.
+    """
     published_node = snapshot.nodes.get(node)
     fields = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
     requests = Counter[str]()
     for content in cluster.client.list(PODS, fields=fields).items:
-        other = read_requested(content, f"pod {content['metadata']['name']}").pod
+        other = _allocated(read_requested(content, f"pod {content['metadata']['name']}"))
         if other.uid != running.pod.uid:
             requests.update(requests_of(other))
     return Totals(published_node.allocatable if published_node else {}, requests)
