@@ -80,10 +80,15 @@ def test_admit_answers_where_the_kubelet_would_walk_its_hints_for_hours(policy: 
     assert admit(state, pod("p", f"cpu=2 memory=1Gi {kinds[0]}=1"))[0].admitted
 
 
+LEAST_PLACED = 10
+
+
 @pytest.mark.parametrize("seed", [SEED])
 def test_it_answers_as_admit_does_where_an_allocation_strategy_chooses(seed: int) -> None:
-    placed = 0
-    for number in range(cases(20, 60)):
+    """At least so many cases, and as many as it takes for pods that are placed: one seed in three has few of them."""
+    placed = number = 0
+    while number < cases(20, 60) or placed <= LEAST_PLACED:
+        assert number < 1_000, "hardly any pod is placed"
         case = random_case(random.Random(seed + number))
         state = state_of_case(case)
         strategic = replace(
@@ -96,7 +101,7 @@ def test_it_answers_as_admit_does_where_an_allocation_strategy_chooses(seed: int
             assert FastAdmission(asking).admits(state) == admit(state, asking)[0].admitted, (seed + number, asking)
             placed += has_outcome(state, asking)
             state = admit(state, asking)[1]
-    assert placed > 10, placed
+        number += 1
 
 
 @pytest.mark.parametrize("seed", [SEED])
