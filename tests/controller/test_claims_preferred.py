@@ -158,8 +158,10 @@ def etcd_stands_still(cluster: Cluster, operator: Operator) -> Iterator[None]:
 
     thread = threading.Thread(target=stand_still)
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def test_with_the_component_ten_of_ten_pods_are_aligned_even_if_etcd_stands_still_meanwhile(
