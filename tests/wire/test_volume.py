@@ -7,8 +7,10 @@ import pytest
 from topomend.model.pods.scheduling import NodeSelectorTerm, Requirement
 from topomend.wire.document import MalformedObject
 from topomend.wire.volume import (
+    BOUND_ANNOTATION,
     MAX_VALUES,
     ZONE_LABELS,
+    is_bound,
     is_ephemeral,
     is_of_claim,
     read_volume_name,
@@ -28,6 +30,12 @@ def in_zone(*zones: str) -> dict[str, Any]:
 def test_a_claim_names_its_volume_once_it_has_one() -> None:
     assert read_volume_name({"spec": {"volumeName": "disk"}}) == "disk"
     assert read_volume_name({"spec": {}}) == ""
+
+
+def test_a_claim_that_names_a_volume_is_bound_once_its_controller_says_so() -> None:
+    assert is_bound({"metadata": {"annotations": {BOUND_ANNOTATION: "yes"}}})
+    assert not is_bound({"metadata": {"annotations": {"other": "yes"}}})
+    assert not is_bound({"metadata": {}})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from topomend.kube.resources import CLAIMS, VOLUMES, Resource
 from topomend.model.pods.scheduling import NodeSelectorTerm
-from topomend.wire.volume import is_ephemeral, is_of_claim, read_volume_name, read_volume_terms
+from topomend.wire.volume import is_bound, is_ephemeral, is_of_claim, read_volume_name, read_volume_terms
 
 Terms = tuple[NodeSelectorTerm, ...]
 
@@ -20,13 +20,14 @@ class NoVolume(Exception):
 
 
 class NotItsVolume(Exception):
-    """The volume is another claim's, or nobody's yet."""
+    """The volume is another claim's, or nobody's yet, or the claim is not bound to it yet."""
 
 
-def read_terms_of(get: Get, namespace: str, claim: str, *, replaced: str = "") -> Terms | None:
+def read_terms_of(get: Get, namespace: str, claim: str, *, replaced: str = "", bound: bool = False) -> Terms | None:
     """The terms of the volume's node affinity, of which a node must match one; None where every node has it.
 
     ``replaced`` is the uid of a pod that is about to be replaced: a claim that ends with it holds its next pod nowhere.
+    ``bound`` is that a claim is to be bound, as kube-scheduler wants it, and not only to name its volume.
     Raises NoVolume, NotItsVolume, MalformedObject and APIError.
     """
     content = get(CLAIMS, claim, namespace)
@@ -35,6 +36,8 @@ def read_terms_of(get: Get, namespace: str, claim: str, *, replaced: str = "") -
     name = read_volume_name(content)
     if not name:
         raise NoVolume(claim)
+    if bound and not is_bound(content):
+        raise NotItsVolume(claim)
     volume = get(VOLUMES, name, "")
     if not is_of_claim(volume, namespace, claim):
         raise NotItsVolume(claim)

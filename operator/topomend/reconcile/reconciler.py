@@ -132,6 +132,7 @@ class Reconciler:
             count=self._node_pods.list,
             untried=untried,
             reserved=self._turns.reservations,
+            was_late=parts.volumes.were_late,
         )
         self._campaign = Campaign(
             parts,

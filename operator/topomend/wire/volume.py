@@ -19,6 +19,7 @@ ZONE_LABELS = (
 )
 """Labels by which old volumes say where they are (plugins/volumezone/volume_zone.go:topologyLabels)."""
 
+BOUND_ANNOTATION = "pv.kubernetes.io/bind-completed"
 
 MAX_VALUES = 100
 """Values in a volume's node affinity, and objects: they are kept as long as a pod waits that has the volume."""
@@ -27,6 +28,14 @@ MAX_VALUES = 100
 def read_volume_name(content: Any) -> str:
     """The name of the claim's volume; empty where it has none yet. Raises MalformedObject."""
     return Document(content)["spec"]["volumeName"].text("")
+
+
+def is_bound(content: Any) -> bool:
+    """Whether the claim is bound to the volume that it names: until then no pod is that has it. Raises MalformedObject.
+
+    Source: plugins/volumebinding/binder.go (isPVCFullyBound, GetPodVolumeClaims).
+    """
+    return not Document(content)["metadata"]["annotations"][BOUND_ANNOTATION].absent
 
 
 def is_ephemeral(content: Any, pod_uid: str) -> bool:

@@ -31,7 +31,7 @@ class Waiting(Parts):
         self.fill(2, 2)
         limits = NamespaceLimits(cluster.client, Limits(), self.clock)
         self.let_go: list[tuple[str, tuple[str, ...]]] = []
-        self.is_gated_by_us, self.assumes = True, False
+        self.is_gated_by_us, self.assumes, self.late = True, False, set[str]()
         self.preemptor = Preemptor(
             cluster.client,
             self.store,
@@ -42,6 +42,7 @@ class Waiting(Parts):
             is_gated_by_us=lambda _: self.is_gated_by_us,
             count=self.node_pods.list,
             untried=self.untried,
+            was_late=lambda pod: pod.name in self.late,
             clock=self.clock,
         )
 

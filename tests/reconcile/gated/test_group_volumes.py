@@ -23,6 +23,7 @@ from topomend.reconcile.placement.volumes import (
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
 from topomend.runtime.backoff import Backoff
+from topomend.wire.volume import BOUND_ANNOTATION
 
 
 class SlowAPI:
@@ -40,7 +41,8 @@ class SlowAPI:
         if resource == CLAIMS:
             self.asked.append(name)
             self.meanwhile(name)
-            return {"metadata": {"name": name}, "spec": {"volumeName": f"{namespace}_{name}"}}
+            metadata = {"name": name, "annotations": {BOUND_ANNOTATION: "yes"}}
+            return {"metadata": metadata, "spec": {"volumeName": f"{namespace}_{name}"}}
         of, claim = name.split("_")
         return {"metadata": {"name": name}, "spec": {"claimRef": {"namespace": of, "name": claim}}}
 

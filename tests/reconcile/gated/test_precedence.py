@@ -10,7 +10,6 @@ from tests.clock import Clock
 from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.decide.queue.victims import Preemption, Running
-from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.precedence import (
     AWAITED_SECONDS,
     CHOOSING_SECONDS,
@@ -49,11 +48,9 @@ class Deciding:
         self.asked += nodes
         return Running({name: self.pods[name] for name in nodes})
 
-    def turn(self, barred: Collection[str] = ("a",), older: Collection[WatchedPod] = ()) -> Turn:
+    def turn(self, barred: Collection[str] = ("a",)) -> Turn:
         running = Running({name: pods for name, pods in self.pods.items() if name not in barred})
-        return Turn(
-            URGENT, tuple(older), Look(tuple(running.by_node), is_first=True, barred=barred, more=False), running
-        )
+        return Turn(URGENT, (), (), Look(tuple(running.by_node), is_first=True, barred=barred, more=False), running)
 
     def seconds(self, choice: Preemption = HERE) -> float:
         return self.precedence.seconds(self.turn(), choice)
@@ -120,18 +117,37 @@ def test_a_larger_pod_waits_where_an_older_one_would_find_no_place_after_it() ->
     deciding.store.snapshot = snapshot_of(running(node_state(name="b"), OTHER.pod, LARGE.pod))
     deciding.pods = {"b": [replace(OTHER, priority=20), LARGE]}
     choice = Preemption("b", (LARGE,))
-    turn = replace(deciding.turn((), [older]), pod=wide)
+    turn = replace(deciding.turn(()), earlier=(older,), pod=wide)
     assert deciding.precedence.seconds(turn, choice) == LEAVING_SECONDS
-    without = replace(turn, older=())
+    without = replace(turn, earlier=())
     assert deciding.precedence.seconds(without, choice) == 0
-    hopeless = replace(turn, older=(replace(older, priority=0),))
+    hopeless = replace(turn, earlier=(replace(older, priority=0),))
     assert deciding.precedence.seconds(hopeless, choice) == 0, "the older one has no place in any case"
     deciding.store.snapshot = snapshot_of(
         running(node_state(name="b"), OTHER.pod, LARGE.pod), running(node_state(name="c"), SMALL.pod, LARGE.pod)
     )
     deciding.pods["c"] = [replace(SMALL, node="c"), replace(LARGE, node="c")]
-    turn = replace(deciding.turn((), [older]), pod=wide)
+    turn = replace(deciding.turn(()), earlier=(older,), pod=wide)
     assert deciding.precedence.seconds(turn, choice) == 0, "it finds one on another node"
+
+
+def test_a_younger_pod_comes_first_only_where_it_finds_no_place_after_the_older_one_and_that_one_finds_one() -> None:
+    """Kept: seed 2119086878, cluster 15: else the small one gets the large NUMA node, and the large one never any."""
+    deciding = Deciding(bound=True)
+    narrow, wide = gated_pod("narrow", 2, priority=10), gated_pod("wide", 4, created=1, priority=10)
+    deciding.store.snapshot = snapshot_of(running(node_state(name="b"), OTHER.pod, LARGE.pod))
+    kept = replace(OTHER, priority=20)
+    deciding.pods = {"b": [kept, LARGE]}
+    turn, choice = replace(deciding.turn(()), later=(wide,), pod=narrow), Preemption("b", (LARGE,))
+    assert deciding.precedence.seconds(turn, choice) == 0, "one of them has a place: the older one"
+    deciding.store.snapshot = snapshot_of(
+        running(node_state(name="b"), OTHER.pod, LARGE.pod), running(node_state(name="c"), SMALL.pod, LARGE.pod)
+    )
+    deciding.pods["c"] = [replace(SMALL, node="c"), replace(LARGE, node="c", priority=20)]
+    turn = replace(deciding.turn(()), later=(wide,), pod=narrow)
+    assert deciding.precedence.seconds(turn, choice) == LEAVING_SECONDS, "it finds another one"
+    deciding.clock.now += AWAITED_SECONDS
+    assert deciding.precedence.seconds(turn, choice) == 0, "it does not wait for ever"
 
 
 def test_an_older_pod_for_which_nobody_need_leave_comes_first() -> None:
@@ -139,7 +155,8 @@ def test_an_older_pod_for_which_nobody_need_leave_comes_first() -> None:
     deciding = Deciding(bound=True)
     deciding.store.snapshot = snapshot_of(running(node_state(name="b"), LARGE.pod), node_state(name="c"))
     deciding.pods = {"b": [LARGE], "c": []}
-    turn = replace(deciding.turn((), [gated_pod("older", 2, priority=10)]), pod=gated_pod("wide", 4, priority=10))
+    older, wide = gated_pod("older", 2, priority=10), gated_pod("wide", 4, priority=10)
+    turn = replace(deciding.turn(()), earlier=(older,), pod=wide)
     assert deciding.precedence.seconds(turn, Preemption("b", (LARGE,))) == LEAVING_SECONDS
     deciding.clock.now += AWAITED_SECONDS
     assert deciding.precedence.seconds(turn, Preemption("b", (LARGE,))) == 0, "it is not waited for for ever"

@@ -21,6 +21,7 @@ from topomend.wire.pods.pod import read_pod
 
 pytestmark = pytest.mark.cluster
 
+LONG_AGO = "2020-01-01T00:00:00Z"
 PRIORITIES = {"low": -10, "middle": 5, "high": 20}
 
 
@@ -69,9 +70,9 @@ def waiting(empty: Waiting) -> Waiting:
 
 
 def both(waiting: Waiting, **fields: object) -> tuple[WatchedPod, WatchedPod]:
-    """A pod of three CPUs, and one of four with these fields; both have waited."""
+    """A pod of three CPUs, and an older one of four with these fields; both have waited."""
     urgent = waiting.wait()
-    wide = waiting.wait(name="wide", cpus=4, **fields)
+    wide = waiting.wait(name="wide", cpus=4, creation_time=LONG_AGO, **fields)
     return urgent, wide
 
 
@@ -83,7 +84,7 @@ def test_one_is_let_go_once_the_place_of_the_other_is_held_and_neither_alone(wai
     urgent = waiting.wait()
     waiting.preemptor.check()
     assert (waiting.let_go, nominated(waiting)) == ([], "")
-    waiting.wait(name="wide", cpus=4)
+    waiting.wait(name="wide", cpus=4, creation_time=LONG_AGO)
     waiting.clock.now += RESTS.first
     waiting.preemptor.check()
     assert (waiting.let_go, nominated(waiting)) == ([("wide", (NODE_B,))], NODE_B)
@@ -118,8 +119,8 @@ def test_no_place_is_held_beside_a_pod_that_was_not_let_go(waiting: Waiting) -> 
     for _ in range(2):  # the first time the snapshot still shows the nominations, which are taken back
         waiting.clock.now += SOON_SECONDS
         waiting.preemptor.check()
-        for name in ("urgent", "wide"):
-            waiting.watch(replace(watched(waiting.cluster, name), priority=10))
+        waiting.again()
+        waiting.watch(replace(watched(waiting.cluster, "wide"), priority=10, creation_time=LONG_AGO))
     assert (nominated(waiting), nominated(waiting, "wide")) == ("", "")
     waiting.assumes = True
     waiting.clock.now += RESTS.first

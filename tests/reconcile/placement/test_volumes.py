@@ -23,6 +23,7 @@ from topomend.reconcile.placement.volumes import (
     COMING_SECONDS,
     DENIED_SECONDS,
     FRESH_SECONDS,
+    LATE_SECONDS,
     READERS,
     REST_SECONDS,
     RETRY_SECONDS,
@@ -32,7 +33,7 @@ from topomend.reconcile.placement.volumes import (
 from topomend.reconcile.result import DONE, Result
 from topomend.reconcile.store import Store
 from topomend.wire.pods.scheduling import MAX_CLAIMS
-from topomend.wire.volume import MAX_VALUES
+from topomend.wire.volume import BOUND_ANNOTATION, MAX_VALUES
 
 pytestmark = pytest.mark.cluster
 
@@ -42,12 +43,16 @@ THERE = (NodeSelectorTerm((Requirement("zone", "In", ("b",)),)),)
 
 
 class Scene:
-    """Pods that wait in a snapshot, whose volumes are read. ``asked`` are the paths of all requests."""
+    """Pods that wait in a snapshot, whose volumes are read. ``asked`` are the paths of all requests.
+
+    ``binds``: whether claims are bound as they are made.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._made = cluster.client, list[tuple[Any, dict[str, Any]]]()
         self.store, self.clock, self.asked = Store(), Clock(), list[str]()
         self.fail: Callable[[str], None] = lambda _: None
+        self.binds = True
         self.volumes = Volumes(Intercepted(cluster.client, self._seen), self.store, self.clock)
         self.store.snapshot = snapshot_of()
 
@@ -55,11 +60,11 @@ class Scene:
         self.asked.append(target.rpartition("/")[2])
         self.fail(target)
 
-    def disk(self, name: str, *zones: str, claim: str = "", of: str = "") -> None:
+    def disk(self, name: str, *zones: str, claim: str = "", of: str = "", **reference: str) -> None:
         """A volume of these zones, of the claim ``of``, and the claim that is bound to it."""
         own = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
         spec: dict[str, Any] = own | {"capacity": {"storage": "1Gi"}, "nfs": {"server": "none", "path": "/"}}
-        spec["claimRef"] = {"namespace": NAMESPACE, "name": of or claim or name}
+        spec["claimRef"] = {"namespace": NAMESPACE, "name": of or claim or name, **reference}
         if zones:
             term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
@@ -73,8 +78,10 @@ class Scene:
         self._create(CLAIMS, "PersistentVolumeClaim", name, spec, NAMESPACE)
 
     def _create(self, resource: Any, kind: str, name: str, spec: dict[str, Any], namespace: str = "") -> None:
-        content = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-        self._made.append((resource, self._cluster.create(resource, content, namespace)))
+        """A claim that names a volume is bound at once, as its controller would have it a moment later."""
+        annotations = {BOUND_ANNOTATION: "yes"} if self.binds and "volumeName" in spec else {}
+        content = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "annotations": annotations}}
+        self._made.append((resource, self._cluster.create(resource, content | {"spec": spec}, namespace)))
 
     def remove(self) -> None:
         """Remove all volumes and claims, whatever protects them."""
@@ -199,6 +206,23 @@ def test_a_claim_or_volume_that_is_not_there_yet_is_waited_for_shortly(scene: Sc
     scene.clock.now += COMING_SECONDS
     assert scene.volumes.look_up(pod) == DONE
     assert scene.known() is None
+
+
+def test_a_claim_that_names_a_volume_to_which_it_is_not_bound_is_waited_for_shortly(scene: Scene) -> None:
+    """kube-scheduler passes the pod over until then, and tries pods that come meanwhile. The volume is an earlier
+    claim's of this name, so its controller never binds it. Kept: ``verify.preemption``, seed 20261127, cluster 702."""
+    scene.binds = False
+    scene.disk("vol-here", "a", claim="data", uid="an-earlier-one")
+    pod = scene.waiting("data")
+    assert not scene.volumes.were_late(pod)
+    assert scene.volumes.look_up(pod) == Result(RETRY_SECONDS)
+    assert scene.volumes.were_late(pod)
+    scene.clock.now += COMING_SECONDS
+    assert scene.volumes.look_up(pod) == DONE
+    assert scene.known() == (HERE,)
+    assert scene.volumes.were_late(pod)
+    scene.clock.now += LATE_SECONDS
+    assert not scene.volumes.were_late(pod), "it is not passed over for ever"
 
 
 def test_a_claim_that_comes_shortly_after_its_pod_is_known(scene: Scene) -> None:

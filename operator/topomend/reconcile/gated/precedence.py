@@ -1,8 +1,8 @@
 """Whether others come first although victims have been found for a pod: it is tried again in a moment.
 
 kube-scheduler decides about one pod after the other, and counts those that leave already. Several gated pods are tried
-at a time, the largest of one priority first. Owns two cases: pods leave another node, where fewer have to for this one;
-and an older pod would find no place any more. Leaves all else about turns to ``preemption``.
+at a time. Owns two cases: pods leave another node, where fewer have to for this one; and another pod of its priority
+would find no place any more. Leaves all else about turns to ``preemption``.
 """
 
 import time
@@ -18,23 +18,27 @@ from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.store import Store
 
 AWAITED_SECONDS = 15.0
-"""How long a pod waits at most for others to leave another node, and for older pods."""
+"""How long a pod waits at most for others to leave another node, and for other pods to be tried."""
 
 MAX_AWAITED = 3
 """How many such nodes are looked at for a pod."""
 
 CHOOSING_SECONDS, LEAVING_SECONDS = 0.5, 2.0
-"""When a pod is tried again: while kube-scheduler chooses victims, and while they leave or an older pod is tried."""
+"""When a pod is tried again: while kube-scheduler chooses victims, and while they leave or another pod is tried."""
 
 MAX_ENTRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The pod that is tried, the ``older`` ones of its priority that are tried after it, and what ``look`` showed."""
+    """The pod that is tried, and what ``look`` showed. ``earlier`` and ``later`` ones of its priority still wait, too.
+
+    kube-scheduler would have tried the earlier ones before this one.
+    """
 
     pod: WatchedPod
-    older: Sequence[WatchedPod]
+    earlier: Sequence[WatchedPod]
+    later: Sequence[WatchedPod]
     look: Look
     running: victims.Running
 
@@ -66,22 +70,34 @@ class Precedence:
         return seconds
 
     def _seconds(self, turn: Turn, choice: victims.Preemption) -> float:
-        if any(self._comes_first(older, turn, choice) for older in turn.older):
+        if any(self._is_kept_out(earlier, turn, choice) for earlier in turn.earlier):
+            return LEAVING_SECONDS
+        if any(self._fits_only_before(later, turn, choice) for later in turn.later):
             return LEAVING_SECONDS
         # Nodes that others leave now. kube-scheduler counts these others as victims that cost nothing.
         names = list(islice(turn.look.barred, MAX_AWAITED))
         return self._seconds_until_left(turn.pod, self._running(names), choice) if names else 0.0
 
-    def _comes_first(self, older: WatchedPod, turn: Turn, choice: victims.Preemption) -> bool:
-        """Whether the ``older`` pod finds a place now, and none once the younger one has had these victims leave.
+    def _is_kept_out(self, earlier: WatchedPod, turn: Turn, choice: victims.Preemption) -> bool:
+        """Whether the ``earlier`` pod finds a place now, and none once this one has had these victims leave.
 
         So does one for which nobody need leave: an end was not seen, and the totals are counted anew in its turn.
         """
-        now = self._choose(older, turn.running)
-        if now is None:
+        now = self._choose(earlier, turn.running)
+        return now is not None and (not now.victims or self._place_after(turn.pod, choice, earlier, turn) is None)
+
+    def _fits_only_before(self, later: WatchedPod, turn: Turn, choice: victims.Preemption) -> bool:
+        """Whether the ``later`` pod finds a place now, and none after this one, which finds one after it, too."""
+        now = self._choose(later, turn.running)
+        if now is None or self._place_after(turn.pod, choice, later, turn) is not None:
             return False
-        then = victims.carried_out(turn.running, choice, turn.pod.pod)
-        return not now.victims or self._choose(older, then) is None
+        return self._place_after(later, now, turn.pod, turn) is not None
+
+    def _place_after(
+        self, first: WatchedPod, choice: victims.Preemption, pod: WatchedPod, turn: Turn
+    ) -> victims.Preemption | None:
+        """Who has to leave for ``pod`` once the ``first`` one has had others leave; None where that helps nowhere."""
+        return self._choose(pod, victims.carried_out(turn.running, choice, first.pod))
 
     def _seconds_until_left(self, pod: WatchedPod, there: victims.Running, choice: victims.Preemption) -> float:
         snapshot = self._store.snapshot

@@ -50,7 +50,7 @@ PATIENCE_SECONDS = 2.0
 """How long a pod waits first: a place may come free, and new states of nodes take a second to arrive."""
 
 TOGETHER_SECONDS = 1.0
-"""How long one waits that comes shortly after another: the largest is tried first."""
+"""How long one waits that comes shortly after another: which of them goes first depends on both."""
 
 RESTS = Exponential(30.0, 3600.0)
 """When a pod is tried again: victims take their grace period, and where none help, pods must end first. The rest
@@ -110,7 +110,8 @@ class Preemptor:
     and in no case for the others, which were looked at as well. ``is_gated_by_us`` says whether the operator gates the
     new pods of a pod's controller.
     ``count`` has the totals of the node of this name counted anew. ``untried`` is told whose turn has been.
-    ``reserved`` are the reservations for pods that wait for others to end.
+    ``reserved`` are the reservations for pods that wait for others to end. ``was_late`` is whether kube-scheduler would
+    have passed the pod over when it came.
     """
 
     def __init__(  # noqa: PLR0913  what it decides on and whom it hands a pod to
@@ -126,12 +127,13 @@ class Preemptor:
         count: Callable[[str], None],
         untried: UntriedPods,
         reserved: Callable[[], Sequence[Reservation]] = tuple,
+        was_late: Callable[[WatchedPod], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._limits, self._excluded, self._let_go = limits, excluded, let_go
         self._count, self._untried = count, untried
-        self._reserved, self._clock = reserved, clock
+        self._reserved, self._was_late, self._clock = reserved, was_late, clock
         self._attempting = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
         self._repeating = FairTokenBucket(LISTS_PER_SECOND, LIST_BURST, clock)
         self._sweeps, self._counted = Sweeps(clock), 0
@@ -177,8 +179,7 @@ class Preemptor:
                 if self._has_opted_out(pod):
                     continue
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
-                    older = [other for other in first[number:] if other.order < pod.order]
-                    self._preempt_for(pod, [other for other in older if not self._has_opted_out(other)])
+                    self._preempt_for(pod, self._beside(pod, first[:number]), self._beside(pod, first[number + 1 :]))
                 if self._right.is_missing:
                     return
 
@@ -188,9 +189,8 @@ class Preemptor:
     def _first_waiting(self) -> Sequence[WatchedPod]:
         """The first waiting pods whose priority is above that of some pods of the cluster.
 
-        In one priority the namespaces take turns: no other waits until the pods of one are served. Of those that have
-        their turn the largest comes first: a small one finds a NUMA node beside it more often than it beside a small
-        one.
+        In one priority the namespaces take turns: no other waits until the pods of one are served. Those that have
+        their turn come in kube-scheduler's order: in another one other pods are evicted, and often more of them.
         """
         snapshot = self._store.snapshot
         if not snapshot.gated:
@@ -201,7 +201,7 @@ class Preemptor:
         first = self._with_neglected(snapshot, sorted(by_turn, key=lambda pod: -pod.priority))
         if not any(self._waited(snapshot, pod) >= PATIENCE_SECONDS for pod in first):
             return ()
-        return sorted(first, key=lambda pod: (-pod.priority, -requests_of(pod.pod).get("cpu", 0), pod.order))
+        return sorted(first, key=lambda pod: (-pod.priority, self._was_late(pod), pod.order))
 
     def _with_neglected(self, snapshot: Snapshot, due: Sequence[WatchedPod]) -> Sequence[WatchedPod]:
         """The first of ``due``, the last of them from the namespace that had no turn for longest, if that is long."""
@@ -213,6 +213,16 @@ class Preemptor:
         if longest is None or neglected(longest) < NEGLECTED_SECONDS:
             return due[:MAX_TRIED]
         return [*due[: MAX_TRIED - 1], longest]
+
+    def _beside(self, pod: WatchedPod, others: Iterable[WatchedPod]) -> Sequence[WatchedPod]:
+        """Those of the ``others`` that have the pod's priority and still wait for their turn."""
+        snapshot = self._store.snapshot
+
+        def waits(other: WatchedPod) -> bool:
+            key = (other.namespace, other.name)
+            return key in snapshot.gated and key not in snapshot.assumed and not self._has_opted_out(other)
+
+        return [other for other in others if other.priority == pod.priority and waits(other)]
 
     def _has_opted_out(self, pod: WatchedPod) -> bool:
         return bool(why_opted_out(pod, self._limits.limits(pod.namespace)))
@@ -248,7 +258,7 @@ class Preemptor:
         """One decision about one pod: several together would spend the shares of healthy nodes."""
         return within_shares(self._store, lambda effort: decide(self._store.snapshot, effort))
 
-    def _preempt_for(self, pod: WatchedPod, older: Sequence[WatchedPod]) -> None:
+    def _preempt_for(self, pod: WatchedPod, earlier: Sequence[WatchedPod], later: Sequence[WatchedPod]) -> None:
         diagnosis = self._diagnosed(pod)
         if diagnosis.candidates:
             self._try_again(pod, NEXT_SECONDS)
@@ -266,7 +276,7 @@ class Preemptor:
         lists = self._lists
         full = {status.node for status in diagnosis.rejected if status.is_full}
         try:
-            self._preempt_on(Turn(pod, older, look, self._running.of(look.nodes)), full)
+            self._preempt_on(Turn(pod, earlier, later, look, self._running.of(look.nodes)), full)
         finally:
             if not look.is_first:
                 self._repeating.spend(pod.namespace, max(0, self._lists - lists - 1))

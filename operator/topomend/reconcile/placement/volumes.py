@@ -35,8 +35,11 @@ AGAIN = Exponential(2.0, 300.0)
 """After how long the volumes of a pod that still waits are looked up once more: its claim may be another by then."""
 
 COMING_SECONDS, RETRY_SECONDS = 2.0, 0.25
-"""How long a pod waits for a claim or volume that is not there yet, and when it is tried again. The scheduler would not
-bind it meanwhile; who creates both creates either first."""
+"""How long a pod waits for a claim or volume that is not there or bound yet, and when it is tried again. The scheduler
+would not bind it meanwhile; who creates both creates either first."""
+
+LATE_SECONDS = 10.0
+"""For how long pods come before this one that kube-scheduler found before its claims were bound."""
 
 ANSWER_SECONDS, REST_SECONDS = 2.0, 30.0
 """How long an answer may take, and when the last one about a pod is asked for; and how long nobody is asked after one
@@ -63,16 +66,20 @@ class _Unknown(Exception):
 
 
 class _Missing(Exception):
-    """A claim is not there, or its volume is not: until then no scheduler binds the pod."""
+    """A claim is not there, its volume is not, or it is not bound to it: until then no scheduler binds the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """When a pod's volumes were looked for at first, how often that was done, and when it is ``due`` again."""
+    """When a pod's volumes were looked for at first, how often that was done, and when it is ``due`` again.
+
+    ``late``: whether something was missing at first.
+    """
 
     since: float
     times: int
     due: float
+    late: bool = False
 
 
 class Volumes:
@@ -97,18 +104,25 @@ class Volumes:
             return DONE
         if not self._readers.acquire(timeout=TURN_SECONDS):
             return self._later(looked)
+        is_new = now < looked.since + COMING_SECONDS
         try:
-            volumes = self._volumes_of(pod)
+            volumes = self._volumes_of(pod, bound=is_new)
         except _Missing:
-            if now < looked.since + COMING_SECONDS:
+            if is_new:
+                self._looked[pod.uid] = replace(looked, late=True)
                 return Result(RETRY_SECONDS)
             volumes = None
         finally:
             self._readers.release()
         times = looked.times + 1
-        self._looked[pod.uid] = _Looked(looked.since, times, self._clock() + AGAIN.seconds(times))
+        self._looked[pod.uid] = replace(looked, times=times, due=self._clock() + AGAIN.seconds(times))
         self._store.apply(PodVolumesRead(pod.namespace, pod.name, pod.uid, volumes))
         return DONE
+
+    def were_late(self, pod: WatchedPod) -> bool:
+        """Whether claims of the pod were not bound when it came, a short time ago: schedulers passed it over then."""
+        looked = self._looked.get(pod.uid)
+        return looked is not None and looked.late and self._clock() < looked.since + LATE_SECONDS
 
     def look_up_all(self, pods: Sequence[WatchedPod]) -> Result:
         """As ``look_up``, for pods of one namespace that go together: first those that were never looked up.
@@ -174,30 +188,33 @@ class Volumes:
         looked = self._looked.get(pod.uid)
         return Result(max(0.0, looked.due - self._clock())) if pod.claims and looked else None
 
-    def _volumes_of(self, pod: WatchedPod) -> tuple[Terms, ...] | None:
-        """The terms of all volumes that have any; None where one of them is not known. Raises _Missing."""
+    def _volumes_of(self, pod: WatchedPod, *, bound: bool = False) -> tuple[Terms, ...] | None:
+        """The terms of all volumes that have any; None where one of them is not known.
+
+        Raises _Missing, where claims must be ``bound`` also for one that is not.
+        """
         if len(pod.claims) > MAX_CLAIMS:
             return None
         ends = self._clock() + ANSWER_SECONDS
         try:
-            return tuple(self._terms_of_all(pod, ends))
+            return tuple(self._terms_of_all(pod, ends, bound))
         except _Unknown:
             return None
 
-    def _terms_of_all(self, pod: WatchedPod, ends: float) -> Iterator[Terms]:
+    def _terms_of_all(self, pod: WatchedPod, ends: float, bound: bool) -> Iterator[Terms]:
         for claim in pod.claims:
-            terms = self._terms_of(pod, claim, ends)
+            terms = self._terms_of(pod, claim, ends, bound)
             if terms is not None:
                 yield terms
 
-    def _terms_of(self, pod: WatchedPod, claim: str, ends: float) -> Terms | None:
+    def _terms_of(self, pod: WatchedPod, claim: str, ends: float, bound: bool) -> Terms | None:
         """The terms of the volume of a claim; None where it has none. Raises _Unknown, _Missing."""
         key, now = (pod.namespace, claim), self._clock()
         known = self._known.get(key)
         if known and now < known[0]:
             return known[1]
         try:
-            terms = self._read(pod, claim, ends)
+            terms = self._read(pod, claim, ends, bound)
         except NotFound as error:
             raise _Missing from error
         except MalformedObject as error:
@@ -205,12 +222,13 @@ class Volumes:
         self._known[key] = self._clock() + FRESH_SECONDS, terms
         return terms
 
-    def _read(self, pod: WatchedPod, claim: str, ends: float) -> Terms | None:
+    def _read(self, pod: WatchedPod, claim: str, ends: float, bound: bool) -> Terms | None:
         def get(resource: Resource, name: str, namespace: str) -> object:
             return self._get(resource, name, namespace, ends)
 
         try:
-            terms = read_terms_of(get, pod.namespace, claim, replaced=pod.uid if is_refusal(pod) else "")
+            replaced = pod.uid if is_refusal(pod) else ""
+            terms = read_terms_of(get, pod.namespace, claim, replaced=replaced, bound=bound)
         except NoVolume as error:
             raise _Unknown from error
         except NotItsVolume as error:
