@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.builders import guaranteed_pod, pod_manifest, running, snapshot_of
-from tests.clusters import NODE_B, Cluster, pod, priority_class
+from tests.clusters import NODE_A, NODE_B, Cluster, pod, priority_class
 from tests.reconcile.gated.preempting import Waiting, budget, filling_pod, leaves
-from tests.reconcile.parts import EMPTY_B
+from tests.reconcile.parts import EMPTY_A, EMPTY_B
 from tests.refused_pods import gated, watched
 from tests.waiting import eventually
 
@@ -319,6 +319,36 @@ def test_where_budgets_alone_have_the_scheduler_evict_the_right_pods_it_gets_the
         waiting.clock.now += RESTS.first
         waiting.preemptor.check()
         assert waiting.let_go == [("urgent", (NODE_B,))]
+
+
+def test_nobody_leaves_beyond_a_budget_where_a_pod_of_another_node_may(waiting: Waiting) -> None:
+    """kube-scheduler makes room on node A alone: on B it would evict the pod that came last, which fills no NUMA node.
+
+    Kept: seed 1129, cluster 183.
+    """
+    waiting.fill()
+    pods = {
+        NODE_A: {"protected": "cpu=3 memory=64Mi", "stays": "cpu=3 memory=64Mi", "small": "request:cpu=500m"},
+        NODE_B: {"first": "cpu=2 memory=64Mi", "second": "cpu=2 memory=64Mi", "shared": "request:cpu=2"},
+    }
+    with ExitStack() as stack:
+        for name, priority in {"high": 20, "low": -10}.items():
+            stack.enter_context(priority_class(waiting.cluster, name, priority))
+        for node, containers in pods.items():
+            for name, container in containers.items():
+                content = pod_manifest(name, container, node=node, labels={"n": name})
+                content["spec"]["priorityClassName"] = "high" if name == "stays" else "low"
+                waiting.filling.append(waiting.cluster.create(content))
+                eventually("it to run", lambda: waiting.cluster.running(name))  # noqa: B023
+        on_a, on_b = ([read_pod(each) for each in waiting.filling[place]] for place in (slice(3), slice(3, None)))
+        waiting.store.snapshot = snapshot_of(running(EMPTY_A, *on_a), running(EMPTY_B, *on_b))
+        with budget(waiting.cluster, {"n": "protected"}):
+            waiting.wait()
+            waiting.preemptor.check()
+        assert waiting.let_go == []
+        assert len({"first", "second"} - {*waiting.left()}) == 1
+        assert {"protected", "stays", "small", "shared"} <= {*waiting.left()}
+        assert [reservation.node for reservation in waiting.preemptor.reservations()] == [NODE_B]
 
 
 def test_for_a_pod_with_a_scheduler_of_its_own_nothing_is_done(waiting: Waiting) -> None:

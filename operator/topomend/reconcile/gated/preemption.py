@@ -331,10 +331,27 @@ class Preemptor:
             return True
         if choice and victims.violates(choice, there.budgets) and self._leave_together(turn, in_budgets=True):
             return True
+        if choice and self._evict_less(turn, choice, there):
+            return True
         self._let_go(turn.pod, tuple(there.by_node), [name for name in turn.look.nodes if name not in there.by_node])
         self._sweeps.forget(turn.pod)
         self._try_again(turn.pod, SOON_SECONDS)  # unless it is gone: one of the nodes may have changed meanwhile
         return True
+
+    def _evict_less(self, turn: Turn, choice: victims.Preemption, there: victims.Running) -> bool:
+        """Make room on a node that kube-scheduler does not choose, where less has to leave, and no budget forbids it.
+
+        For example one whose pods started in the same second: whom the scheduler evicts of them is not known.
+        """
+        pod, running = turn.pod, turn.running
+        nodes = [name for name in running.by_node if name != choice.node]
+        if pod.scheduler_rules or not nodes:
+            return False
+        among = self._evictions.among(pod, _only(running, nodes))
+        own = self._choose_victims(pod, among)
+        if own is None or not own.victims:
+            return False
+        return self._evict_for(turn, among, None if victims.violates(choice, there.budgets) else choice)
 
     def _leave_together(self, turn: Turn, *, in_budgets: bool) -> bool:
         """Let the pod or another one go where kube-scheduler makes room for both."""
@@ -411,12 +428,15 @@ class Preemptor:
     def _choose_victims(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
         return self._within_shares(lambda now, effort: victims.choose_victims(now, pod, running, effort))
 
-    def _evict_for(self, turn: Turn, running: victims.Running) -> bool:
-        """Returns whether there is a place for which pods may be evicted, or that others are about to leave."""
+    def _evict_for(self, turn: Turn, running: victims.Running, instead: victims.Preemption | None = None) -> bool:
+        """Returns whether there is a place for which pods may be evicted, or that others are about to leave.
+
+        Fewer or less important ones have to than those that would leave ``instead``.
+        """
         pod = turn.pod
         for _ in range(MAX_CHOICES):
             chosen = self._choose_victims(pod, running)
-            if chosen is None:
+            if chosen is None or (instead and not victims.is_better(chosen, instead)):
                 return False
             kept = self._evictions.kept(chosen, pod.priority)
             if not kept:
