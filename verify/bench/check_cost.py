@@ -7,15 +7,13 @@ whole program, the start of Python included; the longest of three runs counts. E
 
 import argparse
 import json
-import resource
-import subprocess
 import sys
-import time
 from collections import Counter
 from contextlib import ExitStack
 
 from verify.bench.etcd import Etcd
 from verify.bench.operator_cost import NODE, Size, fill, make_crowd, wait_until_cached
+from verify.bench.plugin import timed
 from verify.contended.run import install
 from verify.targets import Target, judge
 
@@ -26,8 +24,6 @@ LIMITS = {100: 5.0, 1000: 15.0}
 """Seconds, by the number of nodes."""
 
 RUNS = 3
-
-PROGRAM = [sys.executable, "-c", "from topomend.cli.kubectl_numa import main; main()", "check", "-o", "json"]
 
 
 def main() -> int:
@@ -60,23 +56,16 @@ def measure(nodes: int, pods_per_node: int) -> float:
 
 def _run(kubeconfig: str) -> float:
     """The seconds of one run, which must have done every check."""
-    begun, cpu_before = time.monotonic(), _cpu_seconds()
-    done = subprocess.run([*PROGRAM, "--kubeconfig", kubeconfig], capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - begun
-    document = json.loads(done.stdout)
+    run = timed("check", "-o", "json", "--kubeconfig", kubeconfig)
+    document = json.loads(run.stdout)
     assert document["notDone"] == [], document["notDone"]
     codes = Counter(problem["code"] for problem in document["problems"])
-    used = _cpu_seconds() - cpu_before
     print(
-        f"  {seconds:.1f} s, of which {used:.1f} s of a CPU: {document['done']} checks, found {dict(codes)}", flush=True
+        f"  {run.seconds:.1f} s, of which {run.cpu_seconds:.1f} s of a CPU: {document['done']} checks, "
+        f"found {dict(codes)}",
+        flush=True,
     )
-    return seconds
-
-
-def _cpu_seconds() -> float:
-    """The CPU time of the programs that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return run.seconds
 
 
 if __name__ == "__main__":

@@ -7,10 +7,7 @@ Python included; the longest of three runs counts; its CPU time is printed too. 
 
 import argparse
 import json
-import resource
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +15,7 @@ from typing import Any
 
 from verify.bench.etcd import Etcd
 from verify.bench.operator_cost import NODE, Crowd, Size, fill, make_crowd, wait_until_cached
+from verify.bench.plugin import timed
 from verify.contended.run import install
 from verify.targets import Target, judge
 
@@ -33,17 +31,6 @@ RUNS, PODS_PER_NODE = 3, 6
 """Beside these running pods each node has those that its NodeTopology lists: ten on average."""
 
 OWNER = "moved"
-
-PROGRAM = (
-    sys.executable,
-    "-c",
-    "from topomend.cli.kubectl_numa import main; main()",
-    "defragment",
-    "--older-than=1s",
-    "--threshold=0.1",
-    "-o",
-    "json",
-)
 
 
 def main() -> int:
@@ -103,24 +90,17 @@ def _owner(client: Client, namespace: str, pods: int, template: dict[str, Any]) 
 
 def _run(kubeconfig: str) -> float:
     """The seconds of one run, which must have looked at most pods that a NodeTopology lists."""
-    begun, before = time.monotonic(), _cpu_seconds()
-    done = subprocess.run([*PROGRAM, "--kubeconfig", kubeconfig], capture_output=True, text=True, check=False)
-    seconds, worked = time.monotonic() - begun, _cpu_seconds() - before
-    answer = json.loads(done.stdout)
+    run = timed("defragment", "--older-than=1s", "--threshold=0.1", "-o", "json", "--kubeconfig", kubeconfig)
+    answer = json.loads(run.stdout)
     moves, looked_at = len(answer["moves"]), answer["lookedAt"]
     print(
-        f"  {seconds:.1f} s, {worked:.1f} s of CPU: {moves} moves, looked at {looked_at} of {answer['movable']} pods",
+        f"  {run.seconds:.1f} s, of which {run.cpu_seconds:.1f} s of a CPU: {moves} moves, looked at {looked_at} of "
+        f"{answer['movable']} pods",
         flush=True,
     )
     print(f"  not moved: {answer['leftOut']}; not proven: {answer['unproven']}", flush=True)
-    assert looked_at, done.stderr
-    return seconds
-
-
-def _cpu_seconds() -> float:
-    """What the runs so far have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    assert looked_at, run.stderr
+    return run.seconds
 
 
 if __name__ == "__main__":

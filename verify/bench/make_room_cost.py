@@ -7,16 +7,15 @@ program, the start of Python included; the longest of three runs counts. Exits w
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.builders import pod_manifest
 from verify.bench.etcd import Etcd
 from verify.bench.operator_cost import NODE, Size, fill, make_crowd, wait_until_cached
+from verify.bench.plugin import timed
 from verify.contended.run import install
 from verify.targets import Target, judge
 
@@ -30,8 +29,6 @@ RUNS, PODS_PER_NODE = 3, 6
 """Beside these running pods each node has those that its NodeTopology lists: 2 to 7."""
 
 WANTED = {"cpu": "24", "memory": "60Gi", "vendor.com/gpu": "2"}
-
-PROGRAM = (sys.executable, "-c", "from topomend.cli.kubectl_numa import main; main()", "make-room", "-o", "json")
 
 
 def main() -> int:
@@ -65,14 +62,15 @@ def measure(nodes: int) -> float:
 
 def _run(asked: str, kubeconfig: str) -> float:
     """The seconds of one run, which must have named somebody."""
-    begun = time.monotonic()
-    command = (*PROGRAM, "-f", asked, "--kubeconfig", kubeconfig)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - begun
-    answer = json.loads(done.stdout)
-    print(f"  {seconds:.1f} s: {len(answer['pods'])} pods on {answer['node']}, fewest {answer['fewest']}", flush=True)
-    assert answer["pods"], done.stderr
-    return seconds
+    run = timed("make-room", "-o", "json", "-f", asked, "--kubeconfig", kubeconfig)
+    answer = json.loads(run.stdout)
+    assert answer["pods"], run.stderr
+    print(
+        f"  {run.seconds:.1f} s, of which {run.cpu_seconds:.1f} s of a CPU: {len(answer['pods'])} pods on "
+        f"{answer['node']}, fewest {answer['fewest']}",
+        flush=True,
+    )
+    return run.seconds
 
 
 if __name__ == "__main__":
