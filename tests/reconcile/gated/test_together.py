@@ -136,6 +136,23 @@ def test_no_place_is_held_for_a_pod_that_the_scheduler_may_send_elsewhere(waitin
     assert (nominated(waiting), nominated(waiting, "wide")) == (NODE_B, "")
 
 
+def test_a_pod_goes_with_a_later_one_for_which_nobody_makes_room_alone_rather_than_elsewhere(waiting: Waiting) -> None:
+    """On node A there is room for the first one alone. Kept: seed 20261127, cluster 623."""
+    on_b, waiting.filling = waiting.filling, []
+    fill(waiting, NODE_A, ("leaves", "cpu=3 memory=64Mi", "low"), ("stays", "cpu=3 memory=64Mi", "high"))
+    waiting.store.snapshot = snapshot_of(
+        running(EMPTY_A, *map(read_pod, waiting.filling)), running(EMPTY_B, *map(read_pod, on_b))
+    )
+    waiting.wait(creation_time=LONG_AGO)
+    waiting.preemptor.check()
+    assert waiting.let_go == [("urgent", (NODE_A,))], "it is alone"
+    waiting.let_go.clear()
+    waiting.apply(changes.PodForgotten("default", "urgent"))
+    waiting.wait(name="wide", cpus=4)
+    waiting.preemptor.check()
+    assert (waiting.let_go, nominated(waiting, "wide")) == ([("urgent", (NODE_B,))], NODE_B)
+
+
 def test_two_are_let_go_together_rather_than_one_of_them_beyond_a_budget(empty: Waiting) -> None:
     """On node A the wide one has it evict a protected pod; beside the other one it fits node B.
 

@@ -306,6 +306,8 @@ class Preemptor:
         if self._counted_anew(pod, running, full):
             self._try_again(pod, NEXT_SECONDS)
             return
+        if self._leave_together(turn, self._helpless(turn), in_budgets=False):
+            return
         if self._leave_to_scheduler(turn, self._where_scheduler_preempts(pod, running)):
             return
         # Replay does not judge on which nodes other rules let it run.
@@ -313,7 +315,7 @@ class Preemptor:
             return
         if self._leave_to_scheduler(turn, self._where_budgets_decide(pod, running)):
             return
-        if self._leave_together(turn, in_budgets=False):
+        if self._leave_together(turn, self._others(pod), in_budgets=False):
             return
         leaving = {other.node for pods in running.by_node.values() for other in pods if other.deleting}
         self._sweeps.looked(pod, look, [name for name in look.nodes if name in leaving or name in running.awaited])
@@ -329,7 +331,8 @@ class Preemptor:
         choice = self._within_shares(lambda now, effort: victims.schedulers_choice(now, turn.pod, there, effort))
         if choice and self._comes_later(turn, choice):
             return True
-        if choice and victims.violates(choice, there.budgets) and self._leave_together(turn, in_budgets=True):
+        is_violation = choice is not None and victims.violates(choice, there.budgets)
+        if is_violation and self._leave_together(turn, self._others(turn.pod), in_budgets=True):
             return True
         if choice and self._evict_less(turn, choice, there):
             return True
@@ -353,11 +356,23 @@ class Preemptor:
             return False
         return self._evict_for(turn, among, None if victims.violates(choice, there.budgets) else choice)
 
-    def _leave_together(self, turn: Turn, *, in_budgets: bool) -> bool:
-        """Let the pod or another one go where kube-scheduler makes room for both."""
+    def _helpless(self, turn: Turn) -> Iterator[WatchedPod]:
+        """The pods of its priority that come after it, and for which nobody makes room if they are alone."""
+        later = {other.uid for other in turn.later}
+        for other in self._others(turn.pod) if later else ():
+            if other.uid in later and not self._makes_room_alone(other, turn.running):
+                yield other
+
+    def _makes_room_alone(self, pod: WatchedPod, running: victims.Running) -> bool:
+        if self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort)):
+            return True
+        return not pod.scheduler_rules and self._choose_victims(pod, self._evictions.among(pod, running)) is not None
+
+    def _leave_together(self, turn: Turn, others: Iterable[WatchedPod], *, in_budgets: bool) -> bool:
+        """Let the pod or one of the ``others`` go where kube-scheduler makes room for both."""
         if turn.look.is_first and turn.look.more:
             return False
-        first = nsmallest(MAX_OTHERS, self._others(turn.pod), key=lambda other: other.order)
+        first = nsmallest(MAX_OTHERS, others, key=lambda other: other.order)
         others = [other for other in first if not self._has_opted_out(other) and self._needs_room(other)]
         pair = self._together.find(turn, others, in_budgets=in_budgets)
         if pair is None:

@@ -58,7 +58,7 @@ class UsageReader:
         return usage
 
 
-def _what_counts(content: dict[str, Any]) -> tuple[object, ...]:
+def _what_counts(content: dict[str, Any]) -> tuple[list[Any], ...]:
     """All of the pod that ``read_usage`` reads; little else of one that has no more fields than ``shapes.BoundPod``."""
     spec, status = content.get("spec") or {}, content.get("status") or {}
     return (
