@@ -150,6 +150,18 @@ def test_a_younger_pod_comes_first_only_where_it_finds_no_place_after_the_older_
     assert deciding.precedence.seconds(turn, choice) == 0, "it does not wait for ever"
 
 
+def test_a_younger_pod_is_judged_by_where_the_older_one_will_be() -> None:
+    """If all left first, the narrow one would be on NUMA node 0, where it fits. Kept: seed 311127, cluster 515."""
+    deciding = Deciding(bound=True)
+    narrow, wide = gated_pod("narrow", 2, priority=10), gated_pod("wide", 4, created=1, priority=10)
+    cpus = {"stays": 1, "leaves": 2, "second": 2, "third": 2}
+    stays, *others = (watched_pod(name, count, node="b", phase="Running") for name, count in cpus.items())
+    deciding.store.snapshot = snapshot_of(running(node_state(name="b"), stays.pod, *(other.pod for other in others)))
+    deciding.pods = {"b": [replace(stays, priority=20), *others]}
+    turn = replace(deciding.turn(()), later=(wide,), pod=narrow)
+    assert deciding.precedence.seconds(turn, Preemption("b", (others[-1],))) == LEAVING_SECONDS
+
+
 def test_an_older_pod_for_which_nobody_need_leave_comes_first() -> None:
     """The end of a pod was not seen, so a node counts as full. Kept: seed 20261127, cluster 891."""
     deciding = Deciding(bound=True)

@@ -321,27 +321,42 @@ def test_where_budgets_alone_have_the_scheduler_evict_the_right_pods_it_gets_the
         assert waiting.let_go == [("urgent", (NODE_B,))]
 
 
+@contextmanager
+def both_full(waiting: Waiting, pods: dict[str, dict[str, tuple[str, int]]]) -> Iterator[None]:
+    """Have pods of these containers and priorities fill both nodes, one after the other."""
+    waiting.fill()
+    with ExitStack() as stack:
+        for priority in {priority for each in pods.values() for _, priority in each.values()}:
+            stack.enter_context(priority_class(waiting.cluster, f"of{priority}", priority))
+        states = []
+        for node, empty in ((NODE_A, EMPTY_A), (NODE_B, EMPTY_B)):
+            here = []
+            for name, (container, priority) in pods[node].items():
+                content = pod_manifest(name, container, node=node, labels={"n": name})
+                content["spec"]["priorityClassName"] = f"of{priority}"
+                here.append(waiting.cluster.create(content))
+                eventually("it to run", lambda: waiting.cluster.running(name))  # noqa: B023
+            waiting.filling += here
+            states.append(running(empty, *map(read_pod, here)))
+        waiting.store.snapshot = snapshot_of(*states)
+        yield
+
+
 def test_nobody_leaves_beyond_a_budget_where_a_pod_of_another_node_may(waiting: Waiting) -> None:
     """kube-scheduler makes room on node A alone: on B it would evict the pod that came last, which fills no NUMA node.
 
     Kept: seed 1129, cluster 183.
     """
-    waiting.fill()
+    three = "cpu=3 memory=64Mi"
     pods = {
-        NODE_A: {"protected": "cpu=3 memory=64Mi", "stays": "cpu=3 memory=64Mi", "small": "request:cpu=500m"},
-        NODE_B: {"first": "cpu=2 memory=64Mi", "second": "cpu=2 memory=64Mi", "shared": "request:cpu=2"},
+        NODE_A: {"protected": (three, 3), "stays": (three, 20), "small": ("request:cpu=500m", 3)},
+        NODE_B: {
+            "first": ("cpu=2 memory=64Mi", 3),
+            "second": ("cpu=2 memory=64Mi", 3),
+            "shared": ("request:cpu=2", 3),
+        },
     }
-    with ExitStack() as stack:
-        for name, priority in {"high": 20, "low": -10}.items():
-            stack.enter_context(priority_class(waiting.cluster, name, priority))
-        for node, containers in pods.items():
-            for name, container in containers.items():
-                content = pod_manifest(name, container, node=node, labels={"n": name})
-                content["spec"]["priorityClassName"] = "high" if name == "stays" else "low"
-                waiting.filling.append(waiting.cluster.create(content))
-                eventually("it to run", lambda: waiting.cluster.running(name))  # noqa: B023
-        on_a, on_b = ([read_pod(each) for each in waiting.filling[place]] for place in (slice(3), slice(3, None)))
-        waiting.store.snapshot = snapshot_of(running(EMPTY_A, *on_a), running(EMPTY_B, *on_b))
+    with both_full(waiting, pods):
         with budget(waiting.cluster, {"n": "protected"}):
             waiting.wait()
             waiting.preemptor.check()
@@ -349,6 +364,21 @@ def test_nobody_leaves_beyond_a_budget_where_a_pod_of_another_node_may(waiting: 
         assert len({"first", "second"} - {*waiting.left()}) == 1
         assert {"protected", "stays", "small", "shared"} <= {*waiting.left()}
         assert [reservation.node for reservation in waiting.preemptor.reservations()] == [NODE_B]
+
+
+def test_the_scheduler_gets_the_pod_on_a_node_too_where_only_a_budget_has_it_evict_the_right_pods(
+    waiting: Waiting,
+) -> None:
+    """There a less important pod leaves than on node A. Kept: seed 311127, cluster 449."""
+    three = "cpu=3 memory=64Mi"
+    pods = {
+        NODE_A: {"high": (three, 20), "important": (three, 5)},
+        NODE_B: {"two": ("cpu=2 memory=64Mi", 5), "low": (three, 1), "protected": ("request:cpu=500m", 1)},
+    }
+    with both_full(waiting, pods), budget(waiting.cluster, {"n": "protected"}):
+        waiting.wait(cpus=2)
+        waiting.preemptor.check()
+    assert waiting.let_go == [("urgent", (NODE_A, NODE_B))]
 
 
 def test_for_a_pod_with_a_scheduler_of_its_own_nothing_is_done(waiting: Waiting) -> None:

@@ -35,7 +35,8 @@ class Running:
 
     ``by_node``: by the node's name. ``staying``: the uids of those that nobody may evict, or that are stuck in their
     deletion. ``returning``: of those whose controllers create another at once that no gate holds. ``awaited``: by node,
-    the pods for which others have been evicted there. ``budgets``: those that kube-scheduler looks at.
+    the pods for which others have been evicted there. ``budgets``: those that kube-scheduler looks at. ``states``: by
+    node, the one that it will have.
     """
 
     by_node: Mapping[str, Sequence[WatchedPod]]
@@ -43,6 +44,7 @@ class Running:
     returning: Collection[str] = ()
     awaited: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     budgets: Sequence[Budget] = ()
+    states: Mapping[str, NodeState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -270,13 +272,18 @@ def choose_victims(
     return _least(_preemptions(snapshot, pod, running, effort))
 
 
-def carried_out(running: Running, preemption: Preemption, pod: Pod) -> Running:
-    """``running`` as it is when the victims leave and ``pod``, for which they do, has their place."""
-    node = preemption.node
-    gone = {victim.uid for victim in preemption.victims}
-    pods = [replace(other, deleting=other.deleting or other.uid in gone) for other in running.by_node[node]]
-    awaited = [*running.awaited.get(node, ()), pod]
-    return replace(running, by_node={**running.by_node, node: pods}, awaited={**running.awaited, node: awaited})
+def carried_out(
+    snapshot: Snapshot, running: Running, preemption: Preemption, pod: WatchedPod, effort: Effort = UNLIMITED
+) -> Running:
+    """``running`` as it is once the victims have left and ``pod``, for which they do, runs there. Raises Overspent."""
+    node, gone = preemption.node, {victim.uid for victim in preemption.victims}
+    state = running.states.get(node) or snapshot.publications[node].remaining
+    for victim in preemption.victims:
+        state = release(state, victim.namespace, victim.name)
+    _, state = admit(state, pod.pod, effort)
+    staying = [other for other in running.by_node[node] if other.uid not in gone]
+    by_node = {**running.by_node, node: [*staying, pod]}
+    return replace(running, by_node=by_node, states={**running.states, node: state})
 
 
 def is_better(one: Preemption | None, other: Preemption) -> bool:
@@ -376,7 +383,8 @@ def _dry_runs(  # noqa: PLR0913  what is known of a node
             known = {pod.uid, *(other.uid for other in pods)}
             awaited = [other for other in running.awaited.get(name, ()) if other.uid not in known]
             assumed = [other for other in publication.assumed_pods if not (certain and _may_not_come(snapshot, other))]
-            yield _DryRun(node, publication.remaining, fit, pods, (*assumed, *awaited), leaving=leaving)
+            state = running.states.get(name) or publication.remaining
+            yield _DryRun(node, state, fit, pods, (*assumed, *awaited), leaving=leaving)
 
 
 def _may_not_come(snapshot: Snapshot, pod: Pod) -> bool:

@@ -96,8 +96,12 @@ class Precedence:
     def _place_after(
         self, first: WatchedPod, choice: victims.Preemption, pod: WatchedPod, turn: Turn
     ) -> victims.Preemption | None:
-        """Who has to leave for ``pod`` once the ``first`` one has had others leave; None where that helps nowhere."""
-        return self._choose(pod, victims.carried_out(turn.running, choice, first.pod))
+        """Who has to leave for ``pod`` once the ``first`` one is where others left; None where that helps nowhere."""
+        then = within_shares(
+            self._store,
+            lambda effort: victims.carried_out(self._store.snapshot, turn.running, choice, first, effort),
+        )
+        return self._choose(pod, then)
 
     def _seconds_until_left(self, pod: WatchedPod, there: victims.Running, choice: victims.Preemption) -> float:
         snapshot = self._store.snapshot

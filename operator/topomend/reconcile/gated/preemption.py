@@ -424,8 +424,11 @@ class Preemptor:
     def _where_scheduler_preempts(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
         """The nodes where that makes room for the pod. Budgets, which spare pods, are read where there are any."""
         names = self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort))
-        there = self._with_budgets(pod, running, names)
-        return self._by_budgets(pod, there) if there.budgets else there
+        if not names:
+            return victims.Running({})
+        by_budgets = self._within_shares(lambda now, effort: victims.where_budgets_decide(now, pod, running, effort))
+        there = self._with_budgets(pod, running, {*names, *by_budgets})
+        return self._by_budgets(pod, there) if there.budgets else _only(there, names)
 
     def _where_budgets_decide(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
         """The nodes where that makes room for the pod by what budgets spare, and would not without them."""
@@ -437,7 +440,7 @@ class Preemptor:
         names = self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort))
         return _only(running, names)
 
-    def _with_budgets(self, pod: WatchedPod, running: victims.Running, names: Iterable[str]) -> victims.Running:
+    def _with_budgets(self, pod: WatchedPod, running: victims.Running, names: Collection[str]) -> victims.Running:
         return self._running.budgeted(pod, _only(running, names))
 
     def _choose_victims(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
@@ -503,5 +506,6 @@ class Preemptor:
         )
 
 
-def _only(running: victims.Running, names: Iterable[str]) -> victims.Running:
-    return replace(running, by_node={name: running.by_node[name] for name in names})
+def _only(running: victims.Running, names: Collection[str]) -> victims.Running:
+    by_node = {name: pods for name, pods in running.by_node.items() if name in names}
+    return replace(running, by_node=by_node)
