@@ -242,8 +242,9 @@ class Preemptor:
         return is_due and may_preempt(pod) and pod.uid not in self._together.waiting
 
     def _waited(self, snapshot: Snapshot, pod: WatchedPod) -> float:
-        """How many seconds the gated pod has waited."""
-        return self._clock() - snapshot.gated_since[pod.namespace, pod.name]
+        """How many seconds the gated pod has waited; 0 for one that is gated no more."""
+        now = self._clock()
+        return now - snapshot.gated_since.get((pod.namespace, pod.name), now)
 
     def _lowest_priority(self) -> int:
         """The lowest priority that a pod of the cluster may have; pods without a class have 0."""
@@ -358,10 +359,9 @@ class Preemptor:
 
     def _helpless(self, turn: Turn) -> Iterator[WatchedPod]:
         """The pods of its priority that come after it, and for which nobody makes room if they are alone."""
-        later = {other.uid for other in turn.later}
-        for other in self._others(turn.pod) if later else ():
-            if other.uid in later and not self._makes_room_alone(other, turn.running):
-                yield other
+        for later in turn.later:
+            if self._may_go_with(turn.pod, later) and not self._makes_room_alone(later, turn.running):
+                yield later
 
     def _makes_room_alone(self, pod: WatchedPod, running: victims.Running) -> bool:
         if self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort)):
@@ -388,18 +388,18 @@ class Preemptor:
         return True
 
     def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:
-        """The first other pods of its priority of each namespace; none for which others have been evicted lately."""
-        snapshot, now = self._store.snapshot, self._clock()
-
-        def is_another(other: WatchedPod) -> bool:
-            if other.priority != pod.priority or other.uid == pod.uid or self._places.has(other):
-                return False
-            rests = other.uid in self._attempts and self._rests.get(other.uid, 0.0) > now
-            return not rests and self._waited(snapshot, other) >= TOGETHER_SECONDS and may_preempt(other)
-
-        for line in self._lines.of(snapshot, self._clock()):
+        """The first other pods of each namespace that may go with this one."""
+        for line in self._lines.of(self._store.snapshot, self._clock()):
             no_less = takewhile(lambda other: other.priority >= pod.priority, line)
-            yield from islice(filter(is_another, no_less), MAX_OTHERS)
+            yield from islice((other for other in no_less if self._may_go_with(pod, other)), MAX_OTHERS)
+
+    def _may_go_with(self, pod: WatchedPod, other: WatchedPod) -> bool:
+        """Whether the other one has this pod's priority and waits too; not if pods have been evicted for it lately."""
+        if other.priority != pod.priority or other.uid == pod.uid or self._places.has(other):
+            return False
+        rests = other.uid in self._attempts and self._rests.get(other.uid, 0.0) > self._clock()
+        has_waited = self._waited(self._store.snapshot, other) >= TOGETHER_SECONDS
+        return not rests and has_waited and may_preempt(other)
 
     def _comes_later(self, turn: Turn, choice: victims.Preemption) -> bool:
         seconds = self._precedence.seconds(turn, choice)
