@@ -346,6 +346,27 @@ def test_the_scheduler_chooses_the_node_whose_victims_are_least_to_be_missed() -
     assert schedulers_choice(free[0], URGENT, Running(free[1])) is None
 
 
+def test_the_scheduler_chooses_the_node_where_fewest_pods_leave_beyond_budgets() -> None:
+    """preemption.go:pickOneNodeForPreemption: before it looks at priorities."""
+    first, second = occupied("a", protected=3, two=4), occupied("b", three=3, four=4)
+    snapshot = snapshot_of(*(each.publications[name].state for each, name in ((first[0], "a"), (second[0], "b"))))
+    pods = {"a": first[1]["a"], "b": [replace(pod, priority=5) for pod in second[1]["b"]]}
+    budgets = [Budget(frozenset({"protected", "two"}), 0)]
+    chosen = schedulers_choice(snapshot, URGENT, Running(pods, budgets=budgets))
+    assert chosen is not None
+    assert chosen.node == "b"
+    unbudgeted = schedulers_choice(snapshot, URGENT, Running(pods))
+    assert unbudgeted is not None
+    assert unbudgeted.node == "a"
+
+
+def test_nothing_is_carried_out_on_a_node_whose_state_has_become_unknown() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    gone = apply(snapshot, changes.Unreadable("a", "it is malformed"))
+    then = carried_out(gone, Running(on), Preemption("a", (on["a"][1],)), gated_pod("wide", 4, priority=10))
+    assert then.by_node == {}
+
+
 def test_once_carried_out_the_pod_is_where_its_victims_were_whoever_leaves_later() -> None:
     """In their place the wide one has no room, and NUMA node 0 never has any. Kept: seed 311127, cluster 515."""
     snapshot, on = occupied("a", stays=1, leaves=2, second=2, third=2)

@@ -10,6 +10,7 @@ from tests.clock import Clock
 from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.decide.queue.victims import Preemption, Running
+from topomend.model.pods.scheduling import Placement
 from topomend.reconcile.gated.precedence import (
     AWAITED_SECONDS,
     CHOOSING_SECONDS,
@@ -42,7 +43,7 @@ class Deciding:
             snapshot = apply(snapshot, changes.PodUpdated(replace(UNGATED, node="a"), 0.0))
         self.store.snapshot = snapshot
         self.pods = {"a": [LARGE, SMALL], "b": [OTHER]}
-        self.precedence = Precedence(self.store, self._running, self.clock)
+        self.precedence = Precedence(self.store, self._running, clock=self.clock)
 
     def _running(self, nodes: Collection[str]) -> Running:
         self.asked += nodes
@@ -160,6 +161,29 @@ def test_a_younger_pod_is_judged_by_where_the_older_one_will_be() -> None:
     deciding.pods = {"b": [replace(stays, priority=20), *others]}
     turn = replace(deciding.turn(()), later=(wide,), pod=narrow)
     assert deciding.precedence.seconds(turn, Preemption("b", (others[-1],))) == LEAVING_SECONDS
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"placement": Placement(node_selector={"zone": "none"})},
+        {"scheduler_rules": ("volumes",), "placement": Placement(volumes=None)},
+    ],
+    ids=["no node suits it", "kube-scheduler evicts too few for it"],
+)
+def test_a_pod_for_which_nobody_leaves_keeps_no_other_waiting(fields: dict[str, object]) -> None:
+    """Each tenant may make such a pod."""
+    deciding = Deciding(bound=True)
+    narrow, wide = gated_pod("narrow", 2, priority=10), gated_pod("wide", 4, created=1, priority=10)
+    cpus = {"stays": 1, "leaves": 2, "second": 2, "third": 2}
+    stays, *others = (watched_pod(name, count, node="b", phase="Running") for name, count in cpus.items())
+    deciding.store.snapshot = snapshot_of(running(node_state(name="b"), stays.pod, *(other.pod for other in others)))
+    deciding.pods = {"b": [replace(stays, priority=20), *others]}
+    choice = Preemption("b", (others[-1],))
+    for first in (True, False):
+        wide = replace(wide, **fields) if not first else wide  # type: ignore[arg-type]
+        turn = replace(deciding.turn(()), later=(wide,), pod=narrow)
+        assert deciding.precedence.seconds(turn, choice) == (LEAVING_SECONDS if first else 0)
 
 
 def test_an_older_pod_for_which_nobody_need_leave_comes_first() -> None:

@@ -366,6 +366,33 @@ def test_nobody_leaves_beyond_a_budget_where_a_pod_of_another_node_may(waiting: 
         assert [reservation.node for reservation in waiting.preemptor.reservations()] == [NODE_B]
 
 
+def test_where_the_api_server_keeps_a_victim_after_all_the_scheduler_gets_the_pod(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget was used up meanwhile, or a webhook answers a dry run otherwise."""
+    three, two = "cpu=3 memory=64Mi", "cpu=2 memory=64Mi"
+    pods = {
+        NODE_A: {"protected": (three, 3), "stays": (three, 20), "small": ("request:cpu=500m", 3)},
+        NODE_B: {"first": (two, 3), "second": (two, 3), "shared": ("request:cpu=2", 3)},
+    }
+    evict = Client.evict
+
+    def refusing(client: Client, name: str, namespace: str, *, uid: str, dry_run: bool = False) -> None:
+        if not dry_run:
+            raise DeniedForNow(429, "TooManyRequests", "the budget", 1.0)
+        evict(client, name, namespace, uid=uid, dry_run=True)
+
+    with both_full(waiting, pods), budget(waiting.cluster, {"n": "protected"}):
+        waiting.wait()
+        monkeypatch.setattr(Client, "evict", refusing)
+        waiting.preemptor.check()
+        assert waiting.let_go == []
+        waiting.again()
+        waiting.clock.now += NEXT_SECONDS
+        waiting.preemptor.check()
+    assert waiting.let_go == [("urgent", (NODE_A,))]
+
+
 def test_the_scheduler_gets_the_pod_on_a_node_too_where_only_a_budget_has_it_evict_the_right_pods(
     waiting: Waiting,
 ) -> None:

@@ -13,9 +13,12 @@ from tests.refused_pods import watched
 from tests.waiting import eventually
 
 from topomend.cache import changes
+from topomend.kube.client import Client
+from topomend.kube.errors import Forbidden
 from topomend.model.pods.scheduling import Placement, WatchedPod
 from topomend.reconcile.gated.preemption import PATIENCE_SECONDS, RESTS, SOON_SECONDS
 from topomend.reconcile.gated.together import HELD_SECONDS
+from topomend.relaunch import pod_requests
 from topomend.wire.group import RELAUNCH_ANNOTATION
 from topomend.wire.pods.pod import read_pod
 
@@ -151,6 +154,52 @@ def test_a_pod_goes_with_a_later_one_for_which_nobody_makes_room_alone_rather_th
     waiting.wait(name="wide", cpus=4)
     waiting.preemptor.check()
     assert (waiting.let_go, nominated(waiting, "wide")) == ([("urgent", (NODE_B,))], NODE_B)
+
+
+def test_a_later_pod_that_cannot_be_written_keeps_no_other_from_its_own_place(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner's admission policy may deny every change of it."""
+    on_b, waiting.filling = waiting.filling, []
+    fill(waiting, NODE_A, ("leaves", "cpu=3 memory=64Mi", "low"), ("stays", "cpu=3 memory=64Mi", "high"))
+    waiting.store.snapshot = snapshot_of(
+        running(EMPTY_A, *map(read_pod, waiting.filling)), running(EMPTY_B, *map(read_pod, on_b))
+    )
+    nominate = pod_requests.nominate
+
+    def denied(client: Client, pod: WatchedPod, node: str) -> bool:
+        if pod.name == "wide":
+            raise Forbidden(403, "Forbidden", "denied by a policy")
+        return nominate(client, pod, node)
+
+    monkeypatch.setattr(pod_requests, "nominate", denied)
+    waiting.wait(creation_time=LONG_AGO)
+    waiting.wait(name="wide", cpus=4)
+    waiting.preemptor.check()
+    assert waiting.let_go == [("urgent", (NODE_A,))]
+
+
+def test_a_later_pod_that_a_budget_helps_goes_alone(empty: Waiting) -> None:
+    """Together more pods would leave, or more important ones."""
+    fill(empty, NODE_A, ("leaves", "cpu=3 memory=64Mi", "low"), ("stays", "cpu=3 memory=64Mi", "high"))
+    on_a, empty.filling = empty.filling, []
+    fill(
+        empty,
+        NODE_B,
+        ("first", "cpu=2 memory=64Mi", "middle"),
+        ("second", "cpu=2 memory=64Mi", "low"),
+        ("kept", "cpu=1 memory=64Mi", "low"),
+        ("important", "cpu=2 memory=64Mi", "middle"),
+    )
+    on_b = empty.filling
+    empty.store.snapshot = snapshot_of(
+        *(running(state, *map(read_pod, pods)) for state, pods in ((EMPTY_A, on_a), (EMPTY_B, on_b)))
+    )
+    empty.wait(creation_time=LONG_AGO)
+    empty.wait(name="later")
+    with budget(empty.cluster, {"n": "kept"}):
+        empty.preemptor.check()
+    assert (empty.let_go[0], nominated(empty, "later")) == (("urgent", (NODE_A, NODE_B)), "")
 
 
 def test_two_are_let_go_together_rather_than_one_of_them_beyond_a_budget(empty: Waiting) -> None:

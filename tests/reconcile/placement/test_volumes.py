@@ -221,6 +221,9 @@ def test_a_claim_that_names_a_volume_to_which_it_is_not_bound_is_waited_for_shor
     assert scene.volumes.look_up(pod) == DONE
     assert scene.known() == (HERE,)
     assert scene.volumes.were_late(pod)
+    other = scene.waiting("data", name="other")
+    assert scene.volumes.of(other) == (HERE,)
+    assert scene.volumes.look_up(other) == Result(RETRY_SECONDS), "it is not bound for another pod either"
     scene.clock.now += LATE_SECONDS
     assert not scene.volumes.were_late(pod), "it is not passed over for ever"
 

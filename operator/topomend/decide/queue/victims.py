@@ -190,12 +190,12 @@ def schedulers_choice(
 
     Raises Overspent.
     """
-    dry_runs = _dry_runs(snapshot, pod, running, effort)
-    chosen = [
-        Preemption(dry_run.node.name, tuple(_schedulers_victims(dry_run, pod, running.budgets, tied=False)))
-        for dry_run in dry_runs
-    ]
-    return _least(preemption for preemption in chosen if preemption.victims)
+    chosen: dict[int, list[Preemption]] = {}
+    for dry_run in _dry_runs(snapshot, pod, running, effort):
+        leaving = tuple(_schedulers_victims(dry_run, pod, running.budgets, tied=False))
+        beyond = _beyond_budgets(leaving, running.budgets)
+        chosen.setdefault(len(beyond), []).extend([Preemption(dry_run.node.name, leaving)] if leaving else [])
+    return next((_least(chosen[number]) for number in sorted(chosen) if chosen[number]), None)
 
 
 def violates(preemption: Preemption, budgets: Iterable[Budget]) -> bool:
@@ -275,9 +275,15 @@ def choose_victims(
 def carried_out(
     snapshot: Snapshot, running: Running, preemption: Preemption, pod: WatchedPod, effort: Effort = UNLIMITED
 ) -> Running:
-    """``running`` as it is once the victims have left and ``pod``, for which they do, runs there. Raises Overspent."""
+    """``running`` as it is once the victims have left and ``pod``, for which they do, runs there. Raises Overspent.
+
+    Without the node, where its state has become unknown.
+    """
     node, gone = preemption.node, {victim.uid for victim in preemption.victims}
-    state = running.states.get(node) or snapshot.publications[node].remaining
+    publication = snapshot.publications.get(node)
+    if publication is None or publication.problem:
+        return replace(running, by_node={name: pods for name, pods in running.by_node.items() if name != node})
+    state = running.states.get(node) or publication.remaining
     for victim in preemption.victims:
         state = release(state, victim.namespace, victim.name)
     _, state = admit(state, pod.pod, effort)

@@ -35,7 +35,7 @@ from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.gated.precedence import Precedence, Turn
 from topomend.reconcile.gated.running_pods import RunningPods
 from topomend.reconcile.gated.sweeps import Sweeps
-from topomend.reconcile.gated.together import Together
+from topomend.reconcile.gated.together import Pair, Together
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults
@@ -77,6 +77,9 @@ many namespaces, are due again for ever, and may be more than there are turns.""
 
 MAX_OTHERS = 3
 """With how many other pods it is tried whether kube-scheduler makes room for two at once."""
+
+APART_SECONDS = 60.0
+"""For how long no pod goes together with one that could not be written."""
 
 MAX_CHOICES = 10
 """How often victims are chosen in one attempt: a choice is void where the API server keeps one of them."""
@@ -141,12 +144,12 @@ class Preemptor:
         self._attempts: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
         self._waits: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
         self._turns: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._apart: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._lines = QueueLines()
         self._lowest: tuple[float, int] | None = None
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
         self._places = HeldPlaces(client, store, self._faults, clock)
         self._running = RunningPods(client, self._places, clock)
-        self._precedence = Precedence(store, self._running.of, clock)
         self._together = Together(store, self._places, budgeted=self._running.budgeted, let_go=let_go, clock=clock)
         self._right = OptionalRight(
             client, _RIGHT, log=_log, without="no pod is evicted for pods of higher priority", clock=clock
@@ -154,6 +157,7 @@ class Preemptor:
         self._evictions = Evictions(
             client, self._right, has_opted_out=self._has_opted_out, is_gated_by_us=is_gated_by_us, clock=clock
         )
+        self._precedence = Precedence(store, self._running.of, self._evictions.among, clock)
 
     def reservations(self) -> Sequence[Reservation]:
         """The NUMA nodes that are held for pods for which others were evicted."""
@@ -220,7 +224,8 @@ class Preemptor:
 
         def waits(other: WatchedPod) -> bool:
             key = (other.namespace, other.name)
-            return key in snapshot.gated and key not in snapshot.assumed and not self._has_opted_out(other)
+            is_served = self._places.has(other) or other.uid in self._together.waiting or key in snapshot.assumed
+            return key in snapshot.gated and not is_served and not self._has_opted_out(other)
 
         return [other for other in others if other.priority == pod.priority and waits(other)]
 
@@ -307,7 +312,7 @@ class Preemptor:
         if self._counted_anew(pod, running, full):
             self._try_again(pod, NEXT_SECONDS)
             return
-        if self._leave_together(turn, self._helpless(turn), in_budgets=False):
+        if self._leave_together(turn, self._helpless(turn), in_budgets=True):
             return
         if self._leave_to_scheduler(turn, self._where_scheduler_preempts(pod, running)):
             return
@@ -349,7 +354,7 @@ class Preemptor:
         """
         pod, running = turn.pod, turn.running
         nodes = [name for name in running.by_node if name != choice.node]
-        if pod.scheduler_rules or not nodes:
+        if pod.scheduler_rules or not nodes or pod.uid in self._attempts:
             return False
         among = self._evictions.among(pod, _only(running, nodes))
         own = self._choose_victims(pod, among)
@@ -364,9 +369,17 @@ class Preemptor:
                 yield later
 
     def _makes_room_alone(self, pod: WatchedPod, running: victims.Running) -> bool:
-        if self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort)):
+        """Whether anybody makes room for the pod without another, on whatever node may admit it."""
+        unseen = (name for name in self._store.snapshot.publications if name not in running.by_node)
+        if any(self._may_run_on(pod, name) for name in unseen):
             return True
-        return not pod.scheduler_rules and self._choose_victims(pod, self._evictions.among(pod, running)) is not None
+        there = _only(running, [name for name in running.by_node if self._may_run_on(pod, name)])
+        if self._where_scheduler_preempts(pod, there).by_node or self._where_budgets_decide(pod, there).by_node:
+            return True
+        return not pod.scheduler_rules and self._choose_victims(pod, self._evictions.among(pod, there)) is not None
+
+    def _may_run_on(self, pod: WatchedPod, node: str) -> bool:
+        return self._within_shares(lambda now, effort: victims.would_admit_empty(now, pod, node, effort))
 
     def _leave_together(self, turn: Turn, others: Iterable[WatchedPod], *, in_budgets: bool) -> bool:
         """Let the pod or one of the ``others`` go where kube-scheduler makes room for both."""
@@ -379,13 +392,25 @@ class Preemptor:
             return False
         if self._comes_later(turn, pair.choice):
             return True
-        if not self._together.leave(pair, turn.look):
-            self._try_again(turn.pod, SOON_SECONDS)
-            return True
+        if not self._have_left(pair, turn):
+            return False
         for pod in (pair.pod, pair.held):
             self._sweeps.forget(pod)
             self._try_again(pod, SOON_SECONDS)  # unless it is gone, or waits for the other one to come
         return True
+
+    def _have_left(self, pair: Pair, turn: Turn) -> bool:
+        """Returns False where the other pod cannot be written, or has changed: it is not to keep this one.
+
+        Then it is left out for a while, unless it had only changed.
+        """
+        other = pair.held if pair.pod.uid == turn.pod.uid else pair.pod
+        self._apart[other.uid] = self._clock() + APART_SECONDS
+        with self._faults.of(other.namespace, other.name):
+            have_left = self._together.leave(pair, turn.look)
+            self._apart[other.uid] = self._clock() + (0.0 if have_left else SOON_SECONDS)
+            return have_left
+        return False
 
     def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:
         """The first other pods of each namespace that may go with this one."""
@@ -397,7 +422,9 @@ class Preemptor:
         """Whether the other one has this pod's priority and waits too; not if pods have been evicted for it lately."""
         if other.priority != pod.priority or other.uid == pod.uid or self._places.has(other):
             return False
-        rests = other.uid in self._attempts and self._rests.get(other.uid, 0.0) > self._clock()
+        now = self._clock()
+        rests = other.uid in self._attempts and self._rests.get(other.uid, 0.0) > now
+        rests = rests or self._apart.get(other.uid, 0.0) > now
         has_waited = self._waited(self._store.snapshot, other) >= TOGETHER_SECONDS
         return not rests and has_waited and may_preempt(other)
 
@@ -486,6 +513,8 @@ class Preemptor:
         for victim in evicted:
             name = f"{victim.namespace}/{victim.name}"
             _log.info("%s was evicted from %s for %s/%s", name, chosen.node, pod.namespace, pod.name)
+        if chosen.victims and not evicted:
+            self._try_again(pod, NEXT_SECONDS)
         if evicted:
             self._announcer.preempted(evicted, pod, chosen.node, seconds)
 

@@ -89,7 +89,7 @@ class Volumes:
         self._client, self._store, self._clock = client, store, clock
         self._readers, self._groups = threading.BoundedSemaphore(READERS), FairPermits(READERS, clock)
         self._looked: BoundedDict[str, _Looked] = BoundedDict(MAX_ENTRIES)
-        self._known: BoundedDict[tuple[str, str], tuple[float, Terms | None]] = BoundedDict(MAX_CLAIMS_KNOWN)
+        self._known: BoundedDict[tuple[str, str, bool], tuple[float, Terms | None]] = BoundedDict(MAX_CLAIMS_KNOWN)
         self._denied: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._rests_until = 0.0
 
@@ -209,7 +209,7 @@ class Volumes:
 
     def _terms_of(self, pod: WatchedPod, claim: str, ends: float, bound: bool) -> Terms | None:
         """The terms of the volume of a claim; None where it has none. Raises _Unknown, _Missing."""
-        key, now = (pod.namespace, claim), self._clock()
+        key, now = (pod.namespace, claim, bound), self._clock()
         known = self._known.get(key)
         if known and now < known[0]:
             return known[1]
