@@ -4,7 +4,6 @@ While a running pod is resized, the scheduler counts the most of what is asked, 
 that admission sees to ``pod``.
 """
 
-import marshal
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,6 @@ RESIZE_PENDING = "PodResizePending"
 """The condition of a pod whose kubelet does not resize it yet, or never will."""
 
 _CONTAINERS, _STATUSES = ("initContainers", "containers"), ("initContainerStatuses", "containerStatuses")
-_SPEC_FIELDS, _STATUS_FIELDS = (*_CONTAINERS, "resources", "overhead"), (*_STATUSES, *CLAIMED_FIELDS)
 
 
 def read_usage(content: dict[str, Any]) -> dict[str, MilliQuantity]:
@@ -47,23 +45,23 @@ class UsageReader:
     """Reads what many pods take: those that ask for the same, as the pods of a workload do, are read once."""
 
     def __init__(self) -> None:
-        self._known: BoundedDict[bytes, Mapping[str, MilliQuantity]] = BoundedDict(MAX_KEPT)
+        self._known: BoundedDict[str, Mapping[str, MilliQuantity]] = BoundedDict(MAX_KEPT)
 
     def read(self, content: dict[str, Any]) -> Mapping[str, MilliQuantity]:
         """As ``read_usage``, of a pod that the API server sent."""
-        key = marshal.dumps(_what_counts(content), 2)  # of JSON; later versions write equal texts in two ways
+        key = repr(_what_counts(content))
         usage = self._known.get(key)
         if usage is None:
             usage = self._known[key] = read_usage(content)
         return usage
 
 
-def _what_counts(content: dict[str, Any]) -> tuple[list[Any], ...]:
+def _what_counts(content: dict[str, Any]) -> tuple[object, ...]:
     """All of the pod that ``read_usage`` reads; little else of one that has no more fields than ``shapes.BoundPod``."""
     spec, status = content.get("spec") or {}, content.get("status") or {}
     return (
-        [spec.get(field) for field in _SPEC_FIELDS],
-        [status.get(field) for field in _STATUS_FIELDS],
+        *map(spec.get, (*_CONTAINERS, "resources", "overhead")),
+        *map(status.get, (*_STATUSES, *CLAIMED_FIELDS)),
         [each for each in status.get("conditions") or () if each.get("type") == RESIZE_PENDING],
     )
 
