@@ -360,6 +360,18 @@ def test_the_scheduler_chooses_the_node_where_fewest_pods_leave_beyond_budgets()
     assert unbudgeted.node == "a"
 
 
+def test_a_pod_that_arrives_before_the_victims_leave_stays_where_it_finds_room_now() -> None:
+    """Else the wide one would be let go for the NUMA node where that pod is, and refused. Kept: seed 20261129, 44."""
+    snapshot, on = occupied("a", large=3)
+    shared = replace(watched_pod("shared", 1, node="a", priority=20), pod=pod("shared", "request:cpu=2"))
+    pods, wide = Running({"a": [*on["a"], shared]}), gated_pod("wide", 4, priority=10)
+    assert where_scheduler_preempts(snapshot, wide, pods) == ("a",)
+    arriving = apply(snapshot, changes.PodAssumed(guaranteed_pod("small", 1), ("a",), 0.0))
+    assert where_scheduler_preempts(arriving, wide, pods) == ()
+    leaving = Running({"a": [replace(on["a"][0], deleting=True), shared]})
+    assert victims(arriving, leaving.by_node, wide) is None, "it has come when that one has left"
+
+
 def test_nothing_is_carried_out_on_a_node_whose_state_has_become_unknown() -> None:
     snapshot, on = occupied("a", one=3, two=4)
     gone = apply(snapshot, changes.Unreadable("a", "it is malformed"))
@@ -389,7 +401,7 @@ def test_a_pod_that_may_go_to_another_node_does_not_count_as_one_that_comes() ->
     pods["a"][0] = replace(shared, start_time="2026-01-01T00:00:00Z")
     wide = gated_pod("wide", 4, priority=10)
     for nodes, expected in ((("a",), ("a",)), (("a", "b"), ())):
-        assumed = apply(snapshot, changes.PodAssumed(guaranteed_pod("other", 2), nodes, 0.0))
+        assumed = apply(snapshot, changes.PodAssumed(guaranteed_pod("other", 3), nodes, 0.0))
         assert where_scheduler_preempts(assumed, wide, Running(pods)) == expected
 
 

@@ -542,6 +542,13 @@ def test_where_budgets_keep_all_pods_none_is_evicted(waiting: Waiting) -> None:
 def test_two_budgets_on_one_pod_keep_that_pod_alone(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
     """The Eviction API answers 500 then (pkg/registry/core/pod/storage/eviction.go:Create)."""
     caplog.set_level("INFO")
+    first, second = waiting.filling
+    waiting.cluster.remove(first)
+    eventually("it to be gone", lambda: len(waiting.cluster.pods()) == 1)
+    first = waiting.cluster.create(filling_pod(0))  # who started last is the first to leave
+    eventually("it to run", lambda: waiting.cluster.running("fill-0"))
+    waiting.filling = [first, second]
+    waiting.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, waiting.filling)))
     with budget(waiting.cluster, {"n": "0"}), budget(waiting.cluster, {"n": "0"}, name="another"):
         waiting.wait()
         waiting.preemptor.check()

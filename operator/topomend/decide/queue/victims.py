@@ -10,7 +10,7 @@ plugins/defaultpreemption/default_preemption.go (SelectVictimsOnNode, reprieving
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 from topomend.alignment.requested import admission_of
 from topomend.cache.snapshot import PodKey, Snapshot
@@ -450,11 +450,32 @@ class _DryRun:
         return all(too_little_left(self.node, requests, used) for requests in comers)
 
     def _state_without(self, gone: Sequence[WatchedPod]) -> NodeState:
-        state = self._state
-        for other in gone:
-            state = release(state, other.namespace, other.name)
+        """The state once they have left: first those that leave already. Whoever arrives is there as soon as it fits.
+
+        A pod that finds room now stays on its NUMA node, however large another one becomes.
+        """
         gone_uids = {other.uid for other in gone}
-        for uid, arriving in self._arriving.items():
-            if uid not in gone_uids:
-                state = admit(state, arriving, self._fit.effort)[1]
+        state, arriving = self._arrived
+        arriving = [other for other in arriving if other.uid not in gone_uids]
+        for leaving in (True, False):
+            some = [other for other in gone if other.deleting == leaving]
+            for other in some:
+                state = release(state, other.namespace, other.name)
+            if some:
+                state, arriving = self._admitted(state, arriving)
         return state
+
+    @cached_property
+    def _arrived(self) -> tuple[NodeState, Sequence[Pod]]:
+        """The state with those that arrive and find room now, and the others."""
+        return self._admitted(self._state, tuple(self._arriving.values()))
+
+    def _admitted(self, state: NodeState, arriving: Sequence[Pod]) -> tuple[NodeState, Sequence[Pod]]:
+        waiting = []
+        for other in arriving:
+            verdict, after = admit(state, other, self._fit.effort)
+            if verdict.admitted:
+                state = after
+            else:
+                waiting.append(other)
+        return state, waiting
