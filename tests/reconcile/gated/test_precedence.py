@@ -1,7 +1,9 @@
 """Whether others come first although victims have been found for a pod."""
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.builders import gated_pod, guaranteed_pod, node_state, running, snapshot_of, watched_pod
@@ -9,8 +11,9 @@ from tests.clock import Clock
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
+from topomend.decide.queue import victims
 from topomend.decide.queue.victims import Preemption, Running
-from topomend.model.pods.scheduling import Placement
+from topomend.model.pods.scheduling import Placement, WatchedPod
 from topomend.reconcile.gated.precedence import (
     AWAITED_SECONDS,
     CHOOSING_SECONDS,
@@ -20,6 +23,7 @@ from topomend.reconcile.gated.precedence import (
     Turn,
 )
 from topomend.reconcile.gated.sweeps import Look
+from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 
 FIRST, URGENT = gated_pod("first", 2, priority=10), gated_pod("urgent", 2, created=1, priority=10)
@@ -43,7 +47,8 @@ class Deciding:
             snapshot = apply(snapshot, changes.PodUpdated(replace(UNGATED, node="a"), 0.0))
         self.store.snapshot = snapshot
         self.pods = {"a": [LARGE, SMALL], "b": [OTHER]}
-        self.precedence = Precedence(self.store, self._running, clock=self.clock)
+        faults = ObjectFaults(logging.getLogger(__name__), "nothing is done", self.clock)
+        self.precedence = Precedence(self.store, faults, self._running, lambda _, running: running, self.clock)
 
     def _running(self, nodes: Collection[str]) -> Running:
         self.asked += nodes
@@ -151,16 +156,21 @@ def test_a_younger_pod_comes_first_only_where_it_finds_no_place_after_the_older_
     assert deciding.precedence.seconds(turn, choice) == 0, "it does not wait for ever"
 
 
-def test_a_younger_pod_is_judged_by_where_the_older_one_will_be() -> None:
-    """If all left first, the narrow one would be on NUMA node 0, where it fits. Kept: seed 311127, cluster 515."""
+def beside_a_wide_one() -> tuple[Deciding, Turn, Preemption]:
+    """The turn of a narrow pod for which one leaves NUMA node 1 of ``b``, the only one for a wide pod that is later."""
     deciding = Deciding(bound=True)
     narrow, wide = gated_pod("narrow", 2, priority=10), gated_pod("wide", 4, created=1, priority=10)
     cpus = {"stays": 1, "leaves": 2, "second": 2, "third": 2}
     stays, *others = (watched_pod(name, count, node="b", phase="Running") for name, count in cpus.items())
     deciding.store.snapshot = snapshot_of(running(node_state(name="b"), stays.pod, *(other.pod for other in others)))
     deciding.pods = {"b": [replace(stays, priority=20), *others]}
-    turn = replace(deciding.turn(()), later=(wide,), pod=narrow)
-    assert deciding.precedence.seconds(turn, Preemption("b", (others[-1],))) == LEAVING_SECONDS
+    return deciding, replace(deciding.turn(()), later=(wide,), pod=narrow), Preemption("b", (others[-1],))
+
+
+def test_a_younger_pod_is_judged_by_where_the_older_one_will_be() -> None:
+    """If all left first, the narrow one would be on NUMA node 0, where it fits. Kept: seed 311127, cluster 515."""
+    deciding, turn, choice = beside_a_wide_one()
+    assert deciding.precedence.seconds(turn, choice) == LEAVING_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -173,17 +183,23 @@ def test_a_younger_pod_is_judged_by_where_the_older_one_will_be() -> None:
 )
 def test_a_pod_for_which_nobody_leaves_keeps_no_other_waiting(fields: dict[str, object]) -> None:
     """Each tenant may make such a pod."""
-    deciding = Deciding(bound=True)
-    narrow, wide = gated_pod("narrow", 2, priority=10), gated_pod("wide", 4, created=1, priority=10)
-    cpus = {"stays": 1, "leaves": 2, "second": 2, "third": 2}
-    stays, *others = (watched_pod(name, count, node="b", phase="Running") for name, count in cpus.items())
-    deciding.store.snapshot = snapshot_of(running(node_state(name="b"), stays.pod, *(other.pod for other in others)))
-    deciding.pods = {"b": [replace(stays, priority=20), *others]}
-    choice = Preemption("b", (others[-1],))
-    for first in (True, False):
-        wide = replace(wide, **fields) if not first else wide  # type: ignore[arg-type]
-        turn = replace(deciding.turn(()), later=(wide,), pod=narrow)
-        assert deciding.precedence.seconds(turn, choice) == (LEAVING_SECONDS if first else 0)
+    deciding, turn, choice = beside_a_wide_one()
+    assert deciding.precedence.seconds(turn, choice) == LEAVING_SECONDS
+    helpless = replace(turn.later[0], **fields)  # type: ignore[arg-type]
+    assert deciding.precedence.seconds(replace(turn, later=(helpless,)), choice) == 0
+
+
+def test_a_pod_that_reveals_a_bug_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    deciding, turn, choice = beside_a_wide_one()
+    place = victims.where_scheduler_preempts
+
+    def failing(snapshot: Any, pod: WatchedPod, *rest: Any) -> Any:
+        assert pod.name != "wide", "a bug"
+        return place(snapshot, pod, *rest)
+
+    monkeypatch.setattr(victims, "where_scheduler_preempts", failing)
+    assert deciding.precedence.seconds(turn, choice) == 0
+    assert deciding.precedence.seconds(replace(turn, earlier=turn.later, later=()), choice) == 0
 
 
 def test_an_older_pod_for_which_nobody_need_leave_comes_first() -> None:

@@ -342,21 +342,20 @@ def both_full(waiting: Waiting, pods: dict[str, dict[str, tuple[str, int]]]) -> 
         yield
 
 
-def test_nobody_leaves_beyond_a_budget_where_a_pod_of_another_node_may(waiting: Waiting) -> None:
-    """kube-scheduler makes room on node A alone: on B it would evict the pod that came last, which fills no NUMA node.
+BEYOND_BUDGET_ON_A = {
+    NODE_A: {
+        "protected": ("cpu=3 memory=64Mi", 3),
+        "stays": ("cpu=3 memory=64Mi", 20),
+        "small": ("request:cpu=500m", 3),
+    },
+    NODE_B: {"first": ("cpu=2 memory=64Mi", 4), "second": ("cpu=2 memory=64Mi", 4), "shared": ("request:cpu=2", 3)},
+}
+"""kube-scheduler makes room on node A alone: on B it would evict the least important pod, which fills no NUMA node."""
 
-    Kept: seed 1129, cluster 183.
-    """
-    three = "cpu=3 memory=64Mi"
-    pods = {
-        NODE_A: {"protected": (three, 3), "stays": (three, 20), "small": ("request:cpu=500m", 3)},
-        NODE_B: {
-            "first": ("cpu=2 memory=64Mi", 3),
-            "second": ("cpu=2 memory=64Mi", 3),
-            "shared": ("request:cpu=2", 3),
-        },
-    }
-    with both_full(waiting, pods):
+
+def test_nobody_leaves_beyond_a_budget_where_a_pod_of_another_node_may(waiting: Waiting) -> None:
+    """Kept: seed 1129, cluster 183."""
+    with both_full(waiting, BEYOND_BUDGET_ON_A):
         with budget(waiting.cluster, {"n": "protected"}):
             waiting.wait()
             waiting.preemptor.check()
@@ -370,11 +369,6 @@ def test_where_the_api_server_keeps_a_victim_after_all_the_scheduler_gets_the_po
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A budget was used up meanwhile, or a webhook answers a dry run otherwise."""
-    three, two = "cpu=3 memory=64Mi", "cpu=2 memory=64Mi"
-    pods = {
-        NODE_A: {"protected": (three, 3), "stays": (three, 20), "small": ("request:cpu=500m", 3)},
-        NODE_B: {"first": (two, 3), "second": (two, 3), "shared": ("request:cpu=2", 3)},
-    }
     evict = Client.evict
 
     def refusing(client: Client, name: str, namespace: str, *, uid: str, dry_run: bool = False) -> None:
@@ -382,7 +376,7 @@ def test_where_the_api_server_keeps_a_victim_after_all_the_scheduler_gets_the_po
             raise DeniedForNow(429, "TooManyRequests", "the budget", 1.0)
         evict(client, name, namespace, uid=uid, dry_run=True)
 
-    with both_full(waiting, pods), budget(waiting.cluster, {"n": "protected"}):
+    with both_full(waiting, BEYOND_BUDGET_ON_A), budget(waiting.cluster, {"n": "protected"}):
         waiting.wait()
         monkeypatch.setattr(Client, "evict", refusing)
         waiting.preemptor.check()

@@ -139,13 +139,18 @@ def test_no_place_is_held_for_a_pod_that_the_scheduler_may_send_elsewhere(waitin
     assert (nominated(waiting), nominated(waiting, "wide")) == (NODE_B, "")
 
 
-def test_a_pod_goes_with_a_later_one_for_which_nobody_makes_room_alone_rather_than_elsewhere(waiting: Waiting) -> None:
-    """On node A there is room for the first one alone. Kept: seed 20261127, cluster 623."""
+def fill_other_node(waiting: Waiting) -> None:
+    """Have kube-scheduler make room on node A for a pod of three CPUs, and for none of four."""
     on_b, waiting.filling = waiting.filling, []
     fill(waiting, NODE_A, ("leaves", "cpu=3 memory=64Mi", "low"), ("stays", "cpu=3 memory=64Mi", "high"))
     waiting.store.snapshot = snapshot_of(
         running(EMPTY_A, *map(read_pod, waiting.filling)), running(EMPTY_B, *map(read_pod, on_b))
     )
+
+
+def test_a_pod_goes_with_a_later_one_for_which_nobody_makes_room_alone_rather_than_elsewhere(waiting: Waiting) -> None:
+    """On node A there is room for the first one alone. Kept: seed 20261127, cluster 623."""
+    fill_other_node(waiting)
     waiting.wait(creation_time=LONG_AGO)
     waiting.preemptor.check()
     assert waiting.let_go == [("urgent", (NODE_A,))], "it is alone"
@@ -160,11 +165,7 @@ def test_a_later_pod_that_cannot_be_written_keeps_no_other_from_its_own_place(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner's admission policy may deny every change of it."""
-    on_b, waiting.filling = waiting.filling, []
-    fill(waiting, NODE_A, ("leaves", "cpu=3 memory=64Mi", "low"), ("stays", "cpu=3 memory=64Mi", "high"))
-    waiting.store.snapshot = snapshot_of(
-        running(EMPTY_A, *map(read_pod, waiting.filling)), running(EMPTY_B, *map(read_pod, on_b))
-    )
+    fill_other_node(waiting)
     nominate = pod_requests.nominate
 
     def denied(client: Client, pod: WatchedPod, node: str) -> bool:
@@ -181,20 +182,15 @@ def test_a_later_pod_that_cannot_be_written_keeps_no_other_from_its_own_place(
 
 def test_a_later_pod_that_a_budget_helps_goes_alone(empty: Waiting) -> None:
     """Together more pods would leave, or more important ones."""
-    fill(empty, NODE_A, ("leaves", "cpu=3 memory=64Mi", "low"), ("stays", "cpu=3 memory=64Mi", "high"))
-    on_a, empty.filling = empty.filling, []
     fill(
         empty,
         NODE_B,
         ("first", "cpu=2 memory=64Mi", "middle"),
         ("second", "cpu=2 memory=64Mi", "low"),
         ("kept", "cpu=1 memory=64Mi", "low"),
-        ("important", "cpu=2 memory=64Mi", "middle"),
+        ("important", "cpu=2 memory=64Mi", ""),
     )
-    on_b = empty.filling
-    empty.store.snapshot = snapshot_of(
-        *(running(state, *map(read_pod, pods)) for state, pods in ((EMPTY_A, on_a), (EMPTY_B, on_b)))
-    )
+    fill_other_node(empty)
     empty.wait(creation_time=LONG_AGO)
     empty.wait(name="later")
     with budget(empty.cluster, {"n": "kept"}):

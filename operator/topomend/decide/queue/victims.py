@@ -46,6 +46,10 @@ class Running:
     budgets: Sequence[Budget] = ()
     states: Mapping[str, NodeState] = field(default_factory=dict)
 
+    def on(self, names: Collection[str]) -> "Running":
+        """The same of these nodes alone."""
+        return replace(self, by_node={name: pods for name, pods in self.by_node.items() if name in names})
+
 
 @dataclass(frozen=True)
 class Preemption:
@@ -63,6 +67,11 @@ def would_admit_empty(snapshot: Snapshot, pod: WatchedPod, node: str, effort: Ef
     if filter_node(known, pod.placement, requests_of(pod.pod)):
         return False
     return admission_of(pod.pod, effort).admits(emptied(publication.state))
+
+
+def where_it_may_run(snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED) -> Running:
+    """``running`` on those nodes that would admit the pod if they were empty. Raises Overspent."""
+    return running.on([name for name in running.by_node if would_admit_empty(snapshot, pod, name, effort)])
 
 
 def undecided_nodes(snapshot: Snapshot) -> set[str]:
@@ -190,12 +199,12 @@ def schedulers_choice(
 
     Raises Overspent.
     """
-    chosen: dict[int, list[Preemption]] = {}
-    for dry_run in _dry_runs(snapshot, pod, running, effort):
-        leaving = tuple(_schedulers_victims(dry_run, pod, running.budgets, tied=False))
-        beyond = _beyond_budgets(leaving, running.budgets)
-        chosen.setdefault(len(beyond), []).extend([Preemption(dry_run.node.name, leaving)] if leaving else [])
-    return next((_least(chosen[number]) for number in sorted(chosen) if chosen[number]), None)
+    dry_runs = _dry_runs(snapshot, pod, running, effort)
+    chosen = [
+        Preemption(dry_run.node.name, tuple(_schedulers_victims(dry_run, pod, running.budgets, tied=False)))
+        for dry_run in dry_runs
+    ]
+    return _least((preemption for preemption in chosen if preemption.victims), running.budgets)
 
 
 def violates(preemption: Preemption, budgets: Iterable[Budget]) -> bool:
@@ -282,7 +291,7 @@ def carried_out(
     node, gone = preemption.node, {victim.uid for victim in preemption.victims}
     publication = snapshot.publications.get(node)
     if publication is None or publication.problem:
-        return replace(running, by_node={name: pods for name, pods in running.by_node.items() if name != node})
+        return running.on(running.by_node.keys() - {node})
     state = running.states.get(node) or publication.remaining
     for victim in preemption.victims:
         state = release(state, victim.namespace, victim.name)
@@ -297,9 +306,13 @@ def is_better(one: Preemption | None, other: Preemption) -> bool:
     return one is not None and _cost(one) < _cost(other)
 
 
-def _least(preemptions: Iterable[Preemption]) -> Preemption | None:
-    """The one whose victims are least to be missed."""
-    return min(sorted(preemptions, key=_latest_start, reverse=True), key=_cost, default=None)
+def _least(preemptions: Iterable[Preemption], budgets: Sequence[Budget] = ()) -> Preemption | None:
+    """The one whose victims are least to be missed: of those with the fewest victims that a budget does not allow."""
+
+    def cost(preemption: Preemption) -> tuple[int, tuple[int, int, int]]:
+        return len(_beyond_budgets(preemption.victims, budgets)), _cost(preemption)
+
+    return min(sorted(preemptions, key=_latest_start, reverse=True), key=cost, default=None)
 
 
 def _preemptions(snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort) -> Iterator[Preemption]:

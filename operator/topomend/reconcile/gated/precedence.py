@@ -7,7 +7,7 @@ would find no place any more. Leaves all else about turns to ``preemption``.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from topomend.base.bounded_dict import BoundedDict
@@ -15,8 +15,8 @@ from topomend.decide.queue import victims
 from topomend.model.pods.scheduling import WatchedPod
 from topomend.reconcile.gated.sweeps import Look
 from topomend.reconcile.nodes.replay_shares import within_shares
+from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
-from topomend.replay.effort import Effort
 
 AWAITED_SECONDS = 15.0
 """How long a pod waits at most for others to leave another node, and for other pods to be tried."""
@@ -51,11 +51,13 @@ class Precedence:
     def __init__(
         self,
         store: Store,
+        faults: ObjectFaults,
         running: Callable[[Collection[str]], victims.Running],
-        among: Callable[[WatchedPod, victims.Running], victims.Running] = lambda _, running: running,
+        among: Callable[[WatchedPod, victims.Running], victims.Running],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._running, self._among, self._clock = store, running, among, clock
+        self._store, self._faults, self._clock = store, faults, clock
+        self._running, self._among = running, among
         self._awaiting: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
 
     def seconds(self, turn: Turn, choice: victims.Preemption) -> float:
@@ -86,15 +88,19 @@ class Precedence:
 
         So does one for which nobody need leave: an end was not seen, and the totals are counted anew in its turn.
         """
-        now = self._place(earlier, turn.running)
-        return now is not None and (not now.victims or self._place_after(turn.pod, choice, earlier, turn) is None)
+        with self._faults.of(earlier.namespace, earlier.name):
+            now = self._place(earlier, turn.running)
+            return now is not None and (not now.victims or self._place_after(turn.pod, choice, earlier, turn) is None)
+        return False
 
     def _fits_only_before(self, later: WatchedPod, turn: Turn, choice: victims.Preemption) -> bool:
         """Whether the ``later`` pod finds a place now, and none after this one, which finds one after it, too."""
-        now = self._place(later, turn.running)
-        if now is None or self._place_after(turn.pod, choice, later, turn) is not None:
-            return False
-        return self._place_after(later, now, turn.pod, turn) is not None
+        with self._faults.of(later.namespace, later.name):
+            now = self._place(later, turn.running)
+            if now is None or self._place_after(turn.pod, choice, later, turn) is not None:
+                return False
+            return self._place_after(later, now, turn.pod, turn) is not None
+        return False
 
     def _place_after(
         self, first: WatchedPod, choice: victims.Preemption, pod: WatchedPod, turn: Turn
@@ -108,26 +114,19 @@ class Precedence:
 
     def _place(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
         """Who leaves for the pod in its turn, on one of these nodes where it may run; None where nobody does."""
-        there = within_shares(self._store, lambda effort: self._where_it_may_run(pod, running, effort))
+        there = within_shares(
+            self._store, lambda effort: victims.where_it_may_run(self._store.snapshot, pod, running, effort)
+        )
         names = within_shares(
             self._store, lambda effort: victims.where_scheduler_preempts(self._store.snapshot, pod, there, effort)
         )
         if names:
-            there = replace(there, by_node={name: there.by_node[name] for name in names})
             return within_shares(
-                self._store, lambda effort: victims.schedulers_choice(self._store.snapshot, pod, there, effort)
+                self._store,
+                lambda effort: victims.schedulers_choice(self._store.snapshot, pod, there.on(names), effort),
             )
         chosen = self._choose(pod, self._among(pod, there))
         return chosen if chosen and not (pod.scheduler_rules and chosen.victims) else None
-
-    def _where_it_may_run(self, pod: WatchedPod, running: victims.Running, effort: Effort) -> victims.Running:
-        snapshot = self._store.snapshot
-        nodes = {
-            name: pods
-            for name, pods in running.by_node.items()
-            if victims.would_admit_empty(snapshot, pod, name, effort)
-        }
-        return replace(running, by_node=nodes)
 
     def _seconds_until_left(self, pod: WatchedPod, there: victims.Running, choice: victims.Preemption) -> float:
         snapshot = self._store.snapshot

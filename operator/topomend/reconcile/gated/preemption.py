@@ -157,7 +157,7 @@ class Preemptor:
         self._evictions = Evictions(
             client, self._right, has_opted_out=self._has_opted_out, is_gated_by_us=is_gated_by_us, clock=clock
         )
-        self._precedence = Precedence(store, self._running.of, self._evictions.among, clock)
+        self._precedence = Precedence(store, self._faults, self._running.of, self._evictions.among, clock)
 
     def reservations(self) -> Sequence[Reservation]:
         """The NUMA nodes that are held for pods for which others were evicted."""
@@ -356,24 +356,28 @@ class Preemptor:
         nodes = [name for name in running.by_node if name != choice.node]
         if pod.scheduler_rules or not nodes or pod.uid in self._attempts:
             return False
-        among = self._evictions.among(pod, _only(running, nodes))
-        own = self._choose_victims(pod, among)
-        if own is None or not own.victims:
-            return False
-        return self._evict_for(turn, among, None if victims.violates(choice, there.budgets) else choice)
+        is_violation = victims.violates(choice, there.budgets)
+
+        def is_less(own: victims.Preemption) -> bool:
+            return bool(own.victims) and (is_violation or victims.is_better(own, choice))
+
+        return self._evict_for(turn, self._evictions.among(pod, running.on(nodes)), is_less)
 
     def _helpless(self, turn: Turn) -> Iterator[WatchedPod]:
         """The pods of its priority that come after it, and for which nobody makes room if they are alone."""
-        for later in turn.later:
-            if self._may_go_with(turn.pod, later) and not self._makes_room_alone(later, turn.running):
-                yield later
+        return (later for later in turn.later if self._may_go_with(turn.pod, later) and self._is_helpless(later, turn))
+
+    def _is_helpless(self, pod: WatchedPod, turn: Turn) -> bool:
+        with self._faults.of(pod.namespace, pod.name):
+            return not self._makes_room_alone(pod, turn.running)
+        return False
 
     def _makes_room_alone(self, pod: WatchedPod, running: victims.Running) -> bool:
         """Whether anybody makes room for the pod without another, on whatever node may admit it."""
         unseen = (name for name in self._store.snapshot.publications if name not in running.by_node)
         if any(self._may_run_on(pod, name) for name in unseen):
             return True
-        there = _only(running, [name for name in running.by_node if self._may_run_on(pod, name)])
+        there = self._within_shares(lambda now, effort: victims.where_it_may_run(now, pod, running, effort))
         if self._where_scheduler_preempts(pod, there).by_node or self._where_budgets_decide(pod, there).by_node:
             return True
         return not pod.scheduler_rules and self._choose_victims(pod, self._evictions.among(pod, there)) is not None
@@ -402,14 +406,15 @@ class Preemptor:
     def _have_left(self, pair: Pair, turn: Turn) -> bool:
         """Returns False where the other pod cannot be written, or has changed: it is not to keep this one.
 
-        Then it is left out for a while, unless it had only changed.
+        Then it is left out for a moment, or for a while.
         """
         other = pair.held if pair.pod.uid == turn.pod.uid else pair.pod
-        self._apart[other.uid] = self._clock() + APART_SECONDS
+        seconds = APART_SECONDS
         with self._faults.of(other.namespace, other.name):
-            have_left = self._together.leave(pair, turn.look)
-            self._apart[other.uid] = self._clock() + (0.0 if have_left else SOON_SECONDS)
-            return have_left
+            if self._together.leave(pair, turn.look):
+                return True
+            seconds = SOON_SECONDS
+        self._apart[other.uid] = self._clock() + seconds
         return False
 
     def _others(self, pod: WatchedPod) -> Iterator[WatchedPod]:
@@ -423,10 +428,10 @@ class Preemptor:
         if other.priority != pod.priority or other.uid == pod.uid or self._places.has(other):
             return False
         now = self._clock()
-        rests = other.uid in self._attempts and self._rests.get(other.uid, 0.0) > now
-        rests = rests or self._apart.get(other.uid, 0.0) > now
+        if other.uid in self._attempts and self._rests.get(other.uid, 0.0) > now:
+            return False
         has_waited = self._waited(self._store.snapshot, other) >= TOGETHER_SECONDS
-        return not rests and has_waited and may_preempt(other)
+        return has_waited and may_preempt(other) and self._apart.get(other.uid, 0.0) <= now
 
     def _comes_later(self, turn: Turn, choice: victims.Preemption) -> bool:
         seconds = self._precedence.seconds(turn, choice)
@@ -439,7 +444,7 @@ class Preemptor:
 
         Nodes are counted whose pods, as far as they can be read, leave enough. Nobody need leave where one does.
         """
-        doubtful = replace(running, by_node={name: pods for name, pods in running.by_node.items() if name in full})
+        doubtful = running.on(full)
         for name in self._within_shares(lambda now, effort: victims.where_enough_is_left(now, pod, doubtful, effort)):
             self._counted += 1
             self._count(name)
@@ -455,7 +460,7 @@ class Preemptor:
             return victims.Running({})
         by_budgets = self._within_shares(lambda now, effort: victims.where_budgets_decide(now, pod, running, effort))
         there = self._with_budgets(pod, running, {*names, *by_budgets})
-        return self._by_budgets(pod, there) if there.budgets else _only(there, names)
+        return self._by_budgets(pod, there) if there.budgets else there.on(names)
 
     def _where_budgets_decide(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
         """The nodes where that makes room for the pod by what budgets spare, and would not without them."""
@@ -465,23 +470,22 @@ class Preemptor:
 
     def _by_budgets(self, pod: WatchedPod, running: victims.Running) -> victims.Running:
         names = self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort))
-        return _only(running, names)
+        return running.on(names)
 
     def _with_budgets(self, pod: WatchedPod, running: victims.Running, names: Collection[str]) -> victims.Running:
-        return self._running.budgeted(pod, _only(running, names))
+        return self._running.budgeted(pod, running.on(names))
 
     def _choose_victims(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
         return self._within_shares(lambda now, effort: victims.choose_victims(now, pod, running, effort))
 
-    def _evict_for(self, turn: Turn, running: victims.Running, instead: victims.Preemption | None = None) -> bool:
-        """Returns whether there is a place for which pods may be evicted, or that others are about to leave.
-
-        Fewer or less important ones have to than those that would leave ``instead``.
-        """
+    def _evict_for(
+        self, turn: Turn, running: victims.Running, may: Callable[[victims.Preemption], bool] = lambda _: True
+    ) -> bool:
+        """Returns whether there is a place for which pods ``may`` be evicted, or that others are about to leave."""
         pod = turn.pod
         for _ in range(MAX_CHOICES):
             chosen = self._choose_victims(pod, running)
-            if chosen is None or (instead and not victims.is_better(chosen, instead)):
+            if chosen is None or not may(chosen):
                 return False
             kept = self._evictions.kept(chosen, pod.priority)
             if not kept:
@@ -513,10 +517,10 @@ class Preemptor:
         for victim in evicted:
             name = f"{victim.namespace}/{victim.name}"
             _log.info("%s was evicted from %s for %s/%s", name, chosen.node, pod.namespace, pod.name)
-        if chosen.victims and not evicted:
-            self._try_again(pod, NEXT_SECONDS)
         if evicted:
             self._announcer.preempted(evicted, pod, chosen.node, seconds)
+        elif chosen.victims:
+            self._try_again(pod, NEXT_SECONDS)
 
     def _needs_room(self, pod: WatchedPod) -> bool:
         """Whether the pod still waits and no node admits it: one may have come free since the victims were chosen.
@@ -533,8 +537,3 @@ class Preemptor:
         return self._within_shares(
             lambda now, effort: diagnose(now, pod.pod, pod.placement, None, excluded, surveys=surveys, effort=effort)
         )
-
-
-def _only(running: victims.Running, names: Collection[str]) -> victims.Running:
-    by_node = {name: pods for name, pods in running.by_node.items() if name in names}
-    return replace(running, by_node=by_node)

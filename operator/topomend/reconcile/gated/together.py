@@ -112,7 +112,7 @@ class Together:
         names = self._within_shares(
             lambda now, effort: victims.where_scheduler_makes_room_for_both(now, pod, held, running, effort)
         )
-        return replace(running, by_node={name: running.by_node[name] for name in names})
+        return running.on(names)
 
     def _within_shares(self, decide: Callable[[Snapshot, Effort], _Decision]) -> _Decision:
         return within_shares(self._store, lambda effort: decide(self._store.snapshot, effort))
